@@ -1,0 +1,1 @@
+"""See the attention heads of a trained model side by side."""

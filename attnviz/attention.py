@@ -1,0 +1,394 @@
+"""The maths of attention, once for NumPy, torch and any array API library.
+
+Axes come in the order head, query, key (or head, token, d_head); any axes may stand before them.
+`scores` are before the softmax and `weights` after it. `allowed` is True where a query may attend to a
+key. Source throughout: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from attnviz.arrays import Array, is_bool, like, namespace, quiet, widened
+from attnviz.errors import RequestError
+
+
+def softmax(scores: Array, allowed: Array | None = None) -> Array:
+    """The softmax over the last axis, over the allowed entries alone.
+
+    softmax(s)_j = exp(s_j − max s) / Σ_k exp(s_k − max s): shifting by the maximum changes nothing in the
+    result and keeps exp from overflowing.
+
+    Args:
+        scores: [..., key], any range.
+        allowed: booleans that broadcast to `scores`; None allows everything.
+
+    Returns:
+        [..., key] in 0..1. A row sums to 1; one that may attend to nothing is 0 throughout.
+
+    >>> import numpy as np
+    >>> softmax(np.array([1e4, 1e4, -1e4]))
+    array([0.5, 0.5, 0. ])
+    >>> softmax(np.zeros(3), np.array([True, False, False]))
+    array([1., 0., 0.])
+    >>> softmax(np.zeros(2), np.array([False, False]))
+    array([0., 0.])
+    """
+    xp = namespace(scores)
+    wide = widened(scores)
+    if allowed is not None:
+        wide = xp.where(allowed, wide, float(xp.finfo(wide.dtype).min))
+    if xp.__name__ == "torch":
+        weights = wide.softmax(-1)  # half the time of the same thing spelled out
+    else:
+        with quiet(xp):  # the smallest score minus a large maximum is -inf, and exp(-inf) is the 0 wanted
+            weights = xp.exp(wide - xp.max(wide, axis=-1, keepdims=True))
+            weights = weights / xp.sum(weights, axis=-1, keepdims=True)
+    if allowed is not None:
+        weights = xp.where(allowed, weights, 0.0)
+    return like(weights, scores)
+
+
+def split_heads(x: Array, n_heads: int) -> Array:
+    """[..., token, n_heads · d_head] → [..., head, token, d_head]; head h owns columns h·d_head onwards.
+
+    Raises:
+        RequestError: the width is no multiple of `n_heads`.
+
+    >>> import numpy as np
+    >>> split_heads(np.arange(8).reshape(2, 4), 2).tolist()
+    [[[0, 1], [4, 5]], [[2, 3], [6, 7]]]
+    """
+    width = x.shape[-1]
+    if n_heads < 1 or width % n_heads:
+        raise RequestError(heads_message(width, n_heads))
+    xp = namespace(x)
+    return xp.moveaxis(xp.reshape(x, (*x.shape[:-1], n_heads, width // n_heads)), -2, -3)
+
+
+def heads_message(width: int, n_heads: int) -> str:
+    """What to say when `n_heads` heads cannot share `width` columns, with the numbers that could.
+
+    >>> heads_message(6, 4)
+    'd_model 6 cannot be split into 4 heads: the number of heads must divide it (1, 2, 3 or 6)'
+    """
+    divisors = [str(n) for n in range(1, width + 1) if width % n == 0]
+    fit = " or ".join(filter(None, [", ".join(divisors[:-1]), divisors[-1]])) if divisors else "none"
+    return f"d_model {width} cannot be split into {n_heads} heads: the number of heads must divide it ({fit})"
+
+
+def merge_heads(x: Array) -> Array:
+    """[..., head, token, d_head] → [..., token, n_heads · d_head]: undoes `split_heads`.
+
+    >>> import numpy as np
+    >>> merge_heads(split_heads(np.arange(8).reshape(2, 4), 2)).tolist()
+    [[0, 1, 2, 3], [4, 5, 6, 7]]
+    """
+    xp = namespace(x)
+    x = xp.moveaxis(x, -3, -2)
+    return xp.reshape(x, (*x.shape[:-2], x.shape[-2] * x.shape[-1]))
+
+
+def grouped(x: Array, n_heads: int) -> Array:
+    """Key or value heads repeated so that each serves its run of neighbouring query heads.
+
+    Query head h uses key head h // (n_heads / n_kv_heads). Source: Ainslie et al. 2023, "GQA".
+
+    Args:
+        x: [..., n_kv_heads, token, d_head].
+        n_heads: the number of query heads, a multiple of n_kv_heads.
+
+    Returns:
+        [..., n_heads, token, d_head].
+
+    Raises:
+        RequestError: the query heads cannot be shared out evenly.
+
+    >>> import numpy as np
+    >>> grouped(np.arange(2).reshape(2, 1, 1), 4).ravel().tolist()
+    [0, 0, 1, 1]
+    """
+    n_kv = x.shape[-3]
+    if n_kv == n_heads:
+        return x
+    if n_kv == 0 or n_heads % n_kv:
+        raise RequestError(f"{n_heads} query heads cannot share {n_kv} key heads: one must divide the other")
+    xp = namespace(x)
+    *before, _, tokens, width = x.shape
+    runs = xp.broadcast_to(x[..., :, None, :, :], (*before, n_kv, n_heads // n_kv, tokens, width))
+    return xp.reshape(runs, (*before, n_heads, tokens, width))
+
+
+def scaled_scores(q: Array, k: Array, scale: float | None = None) -> Array:
+    """q kᵀ · scale, one score for each query and key.
+
+    Args:
+        q: [..., head, query, d_head].
+        k: [..., kv_head, key, d_head]; fewer heads than `q` has are shared by runs of its heads.
+        scale: 1/√d_head unless given; 1.0 for none.
+
+    Returns:
+        [..., head, query, key], in the dtype of `q`.
+
+    >>> import numpy as np
+    >>> scaled_scores(np.array([[[1.0, 0.0]]]), np.array([[[1.0, 0.0], [0.0, 1.0]]]), scale=2.0)
+    array([[[2., 0.]]])
+    """
+    if q.shape[-1] != k.shape[-1]:
+        raise RequestError(f"queries have {q.shape[-1]} columns and keys {k.shape[-1]}: they must be equally wide")
+    factor = float(q.shape[-1]) ** -0.5 if scale is None else float(scale)  # a Python float keeps float32
+    return (q * factor) @ grouped(k, q.shape[-3]).mT
+
+
+def additive(bias: Array) -> tuple[Array, Array]:
+    """A mask that is added to the scores, as what may be attended and what is really added there.
+
+    An entry at or below −1e9, or half the dtype's minimum where that is nearer, counts as "not allowed":
+    libraries write −inf, the dtype's minimum or −1e9 for it, and only −inf would come out as weight 0.
+
+    Args:
+        bias: [..., query, key], floats.
+
+    Returns:
+        `allowed`, booleans, and the bias with 0 where it does not allow.
+
+    >>> import numpy as np
+    >>> allowed, bias = additive(np.array([0.0, -2.0, -1e9, -np.inf]))
+    >>> allowed.tolist(), bias.tolist()
+    ([True, True, False, False], [0.0, -2.0, 0.0, 0.0])
+    """
+    xp = namespace(bias)
+    allowed = bias > max(-1e9, float(xp.finfo(bias.dtype).min) / 2)
+    return allowed, xp.where(allowed, bias, 0.0)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Which keys a query may attend to, as a rule: the n × n mask is never built, only blocks of its rows."""
+
+    causal: bool = False
+    """No key after the query."""
+
+    window: int | None = None
+    """|query − key| < window, so the token itself counts as one."""
+
+    keys: Array | None = None
+    """[key] booleans: False for padding, to which nothing attends."""
+
+    mask: Array | None = None
+    """[query, key] or [head, query, key]: booleans, or floats that are added to the scores."""
+
+    def __post_init__(self) -> None:
+        if self.window is not None and self.window < 1:
+            raise RequestError(f"a window holds at least the token itself: 1 or more, got {self.window}")
+
+    def block(self, start: int, stop: int, n_keys: int, scores: Array) -> tuple[Array | None, Array | None]:
+        """What rows `start` to `stop` may attend to, and what is added to their scores.
+
+        Args:
+            start, stop: the queries asked for.
+            n_keys: the number of keys.
+            scores: an array of the library, dtype and device wanted.
+
+        Returns:
+            `allowed` [row, key] or [head, row, key], or None where everything is; the bias, or None.
+        """
+        xp = namespace(scores)
+        conditions = []
+        if self.causal or self.window is not None:
+            queries = xp.arange(start, stop, device=scores.device)[:, None]
+            keys = xp.arange(n_keys, device=scores.device)[None, :]
+            if self.causal:
+                conditions.append(keys <= queries)
+            if self.window is not None:
+                conditions.append(xp.abs(queries - keys) < self.window)
+        if self.keys is not None:
+            conditions.append(self.keys[None, :])
+        bias = None
+        if self.mask is not None:
+            rows = self.mask[..., start:stop, :]
+            if is_bool(rows):
+                conditions.append(rows)
+            else:
+                allowed, bias = additive(rows)
+                conditions.append(allowed)
+        return _all_of(conditions), bias
+
+
+def _all_of(conditions: Sequence[Array]) -> Array | None:
+    result = None
+    for condition in conditions:
+        result = condition if result is None else result & condition
+    return result
+
+
+EVERYTHING = Rule()
+"""Every query may attend to every key."""
+
+
+def attention_weights(
+    q: Array, k: Array, rule: Rule = EVERYTHING, *, scale: float | None = None, start: int = 0, stop: int | None = None
+) -> Array:
+    """softmax(q kᵀ · scale) over the keys that `rule` allows, for queries `start` to `stop`.
+
+    Args:
+        q: [..., head, query, d_head].
+        k: [..., kv_head, key, d_head].
+        rule: what may be attended.
+        scale: 1/√d_head unless given.
+        start, stop: the queries asked for; all unless given.
+
+    Returns:
+        [..., head, row, key] in 0..1, in the dtype of `q`.
+
+    >>> import numpy as np
+    >>> keys = np.array([[[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]])
+    >>> attention_weights(np.array([[[1.0, 0.0]]]), keys).round(3)
+    array([[[0.401, 0.198, 0.401]]])
+    """
+    stop = q.shape[-2] if stop is None else stop
+    rows = q[..., start:stop, :]
+    scores = scaled_scores(widened(rows), widened(k), scale)
+    allowed, bias = rule.block(start, stop, k.shape[-2], scores)
+    if bias is not None:
+        scores = scores + like(bias, scores)
+    return like(softmax(scores, allowed), q)
+
+
+def attend(weights: Array, v: Array) -> Array:
+    """The weighted sum of the values.
+
+    Args:
+        weights: [..., head, query, key].
+        v: [..., kv_head, key, d_value]; fewer heads are shared as in `grouped`.
+
+    Returns:
+        [..., head, query, d_value], in the dtype of `weights`.
+
+    >>> import numpy as np
+    >>> attend(np.array([[[0.25, 0.75]]]), np.array([[[4.0], [8.0]]]))
+    array([[[7.]]])
+    """
+    return like(widened(weights) @ widened(grouped(v, weights.shape[-3])), weights)
+
+
+@dataclass(frozen=True)
+class Projections:
+    """The matrices that make queries, keys, values and the output; x @ w + b, so [d_in, d_out]."""
+
+    w_q: Array
+    """[d_model, n_heads · d_head]."""
+    w_k: Array
+    """[d_model, n_kv_heads · d_head]."""
+    w_v: Array
+    """[d_model, n_kv_heads · d_value]."""
+    w_o: Array | None = None
+    """[n_heads · d_value, d_model], or None: the heads' outputs are only joined."""
+    b_q: Array | None = None
+    b_k: Array | None = None
+    b_v: Array | None = None
+    b_o: Array | None = None
+
+    @classmethod
+    def per_head(
+        cls, w_q: Sequence[Array], w_k: Sequence[Array], w_v: Sequence[Array], w_o: Array | None = None
+    ) -> "Projections":
+        """From one [d_model, d_head] matrix per head: side by side they are the full matrices.
+
+        >>> import numpy as np
+        >>> Projections.per_head([np.zeros((3, 2))] * 4, [np.zeros((3, 2))] * 4, [np.zeros((3, 1))] * 4).w_q.shape
+        (3, 8)
+        """
+        xp = namespace(w_q[0])
+        full_q, full_k, full_v = (xp.concat(list(matrices), axis=-1) for matrices in (w_q, w_k, w_v))
+        return cls(full_q, full_k, full_v, w_o)
+
+
+def projected(x: Array, w: Array, b: Array | None = None) -> Array:
+    """x @ w + b, or x @ w where there is no bias.
+
+    >>> import numpy as np
+    >>> projected(np.ones((1, 2)), np.ones((2, 1)), np.ones(1))
+    array([[3.]])
+    """
+    y = like(widened(x) @ widened(w), x)
+    return y if b is None else y + b
+
+
+def project_heads(
+    x: Array, context: Array, projections: Projections, n_heads: int, n_kv_heads: int | None = None
+) -> tuple[Array, Array, Array]:
+    """The queries of `x` and the keys and values of `context` (`x` again: self-attention), split into heads.
+
+    Args:
+        x: [..., query, d_model].
+        context: [..., key, d_model].
+        projections: the matrices.
+        n_heads, n_kv_heads: query heads, and key and value heads where these are fewer.
+
+    Returns:
+        q, k, v: [..., head, token, d_head] each.
+    """
+    p = projections
+    n_kv = n_heads if n_kv_heads is None else n_kv_heads
+    return (
+        split_heads(projected(x, p.w_q, p.b_q), n_heads),
+        split_heads(projected(context, p.w_k, p.b_k), n_kv),
+        split_heads(projected(context, p.w_v, p.b_v), n_kv),
+    )
+
+
+def joined_output(head_outputs: Array, projections: Projections) -> Array:
+    """The heads' outputs side by side, through the output projection where there is one.
+
+    Args:
+        head_outputs: [..., head, query, d_value].
+
+    Returns:
+        [..., query, d_model].
+    """
+    joined = merge_heads(head_outputs)
+    return joined if projections.w_o is None else projected(joined, projections.w_o, projections.b_o)
+
+
+@dataclass(frozen=True)
+class MultiHead:
+    """What multi-head attention gives, with what it went through."""
+
+    weights: Array
+    """[..., head, query, key] in 0..1."""
+    head_outputs: Array
+    """[..., head, query, d_value]."""
+    output: Array
+    """[..., query, d_model]."""
+
+
+def multi_head_attention(
+    x: Array,
+    projections: Projections,
+    n_heads: int,
+    *,
+    context: Array | None = None,
+    n_kv_heads: int | None = None,
+    rule: Rule = EVERYTHING,
+    scale: float | None = None,
+) -> MultiHead:
+    """Multi-head attention of `x` on itself, or on `context` where that is given (cross-attention).
+
+    Args:
+        x: [..., query, d_model].
+        projections: the matrices, [d_in, d_out].
+        n_heads: the heads that the columns of the queries are split into.
+        context: [..., key, d_model].
+        n_kv_heads: key and value heads, where these are fewer than `n_heads` (grouped-query attention).
+        rule: what may be attended.
+        scale: 1/√d_head unless given.
+
+    >>> import numpy as np
+    >>> one = np.eye(2)
+    >>> multi_head_attention(np.zeros((3, 2)), Projections(one, one, one), 2).weights.shape
+    (2, 3, 3)
+    """
+    q, k, v = project_heads(x, x if context is None else context, projections, n_heads, n_kv_heads)
+    weights = attention_weights(q, k, rule, scale=scale)
+    head_outputs = attend(weights, v)
+    return MultiHead(weights, head_outputs, joined_output(head_outputs, projections))

@@ -1,0 +1,153 @@
+"""Collectors: each sees every attention map once, row block by row block, and folds it into its result."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from attnviz.arrays import Floats
+from attnviz.maps import AttentionMap, AttentionRecord, Provenance, StoredWeights
+
+Edges = npt.NDArray[np.intp]
+"""Where tiles begin, and after the last where it ends: n tiles have n + 1 edges."""
+
+
+class Collector(ABC):
+    """A fold over the row blocks of attention maps."""
+
+    def wants(self, one: AttentionMap) -> bool:
+        """Whether this map is to be added."""
+        return True
+
+    def add(self, one: AttentionMap) -> None:
+        """Fold in one whole map."""
+        collect([one], [self])
+
+    @abstractmethod
+    def begin(self, one: AttentionMap) -> None:
+        """A map begins."""
+
+    @abstractmethod
+    def fold(self, start: int, block: Floats) -> None:
+        """Rows from `start` on of the map that began: [head, row, key]. The block is only lent."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """The map that began has been folded whole."""
+
+
+def collect(maps: Iterable[AttentionMap], collectors: Sequence[Collector]) -> None:
+    """Show each map to every collector that wants it, making each row once."""
+    for one in maps:
+        takers = [collector for collector in collectors if collector.wants(one)]
+        for taker in takers:
+            taker.begin(one)
+        if takers:
+            for start, block in one.blocks():
+                for taker in takers:
+                    taker.fold(start, block)
+        for taker in takers:
+            taker.finish()
+
+
+class RecordCollector(Collector):
+    """Keeps every weight."""
+
+    def __init__(self, layers: frozenset[int] | None = None) -> None:
+        self._layers = layers
+        self._maps: list[AttentionMap] = []
+
+    def wants(self, one: AttentionMap) -> bool:
+        """Whether the map's layer is one of those asked for."""
+        return self._layers is None or one.layer in self._layers
+
+    def begin(self, one: AttentionMap) -> None:
+        """Make room for the map."""
+        self._map = one
+        self._array: Floats = np.empty(one.weights.shape, np.float32)
+
+    def fold(self, start: int, block: Floats) -> None:
+        """Copy the rows; float64 ones make the whole map float64."""
+        if block.dtype != self._array.dtype:
+            self._array = self._array.astype(block.dtype)
+        self._array[:, start : start + block.shape[1]] = block
+
+    def finish(self) -> None:
+        """Keep the map with its weights."""
+        self._maps.append(replace(self._map, weights=StoredWeights(self._array)))
+
+    def result(self, provenance: Provenance, notes: Sequence[str] = ()) -> AttentionRecord:
+        """The record of the maps seen."""
+        return AttentionRecord(tuple(self._maps), provenance, tuple(notes))
+
+
+@dataclass(frozen=True)
+class Heatmap:
+    """One attention map at a size that can be drawn: each tile is the mean of the weights it stands for."""
+
+    map: AttentionMap
+    values: Floats
+    """[head, query tile, key tile] in 0..1; exact weights where a tile is one weight."""
+    query_edges: Edges
+    key_edges: Edges
+    shown_mass: Floats
+    """[head]: the mean over the queries of the row's sum; 1 where nothing is hidden or masked."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether every tile is one weight."""
+        _, queries, keys = self.values.shape
+        return (queries, keys) == (len(self.map.query), len(self.map.key))
+
+
+def tile_edges(length: int, most: int) -> Edges:
+    """Edges of at most `most` tiles over `length` tokens, all of one size but the last.
+
+    >>> tile_edges(5, 9).tolist(), tile_edges(5, 2).tolist()
+    ([0, 1, 2, 3, 4, 5], [0, 3, 5])
+    """
+    step = max(1, -(-length // most))
+    return np.append(np.arange(0, length, step), length)
+
+
+class HeatmapCollector(Collector):
+    """Pools each map to at most so many tiles a side, by the mean, in O(tiles) memory at any length."""
+
+    def __init__(self, max_rows: int, max_columns: int, layers: frozenset[int] | None = None) -> None:
+        self._limits = max_rows, max_columns
+        self._layers = layers
+        self._heatmaps: list[Heatmap] = []
+
+    def wants(self, one: AttentionMap) -> bool:
+        """Whether the map's layer is one of those asked for."""
+        return self._layers is None or one.layer in self._layers
+
+    def begin(self, one: AttentionMap) -> None:
+        """Make room for the tiles."""
+        self._map = one
+        n_heads, n_queries, n_keys = one.weights.shape
+        self._rows, self._columns = tile_edges(n_queries, self._limits[0]), tile_edges(n_keys, self._limits[1])
+        self._sums = np.zeros((n_heads, len(self._rows) - 1, len(self._columns) - 1))
+        self._mass = np.zeros(n_heads)
+
+    def fold(self, start: int, block: Floats) -> None:
+        """Add the rows to their tiles."""
+        exact = len(self._columns) - 1 == block.shape[2]
+        sums = block if exact else np.add.reduceat(block, self._columns[:-1], axis=2, dtype=np.float64)
+        self._mass += sums.sum(axis=(1, 2), dtype=np.float64)
+        tiles = np.searchsorted(self._rows, np.arange(start, start + block.shape[1]), side="right") - 1
+        firsts = np.flatnonzero(np.diff(tiles, prepend=-1))
+        self._sums[:, tiles[firsts]] += np.add.reduceat(sums, firsts, axis=1, dtype=np.float64)
+
+    def finish(self) -> None:
+        """Turn sums into means."""
+        counts = np.diff(self._rows)[:, None] * np.diff(self._columns)[None, :]
+        values = (self._sums / counts).astype(np.float32)
+        mass = self._mass / max(1, len(self._map.query))
+        self._heatmaps.append(Heatmap(self._map, values, self._rows, self._columns, mass))
+
+    def result(self) -> tuple[Heatmap, ...]:
+        """The heatmaps of the maps seen."""
+        return tuple(self._heatmaps)

@@ -1,0 +1,228 @@
+"""AttentionMap, one layer's attention whose rows are made when asked for; AttentionRecord, the maps kept."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from os import PathLike
+from typing import Literal, Protocol, TypeAlias
+
+import numpy as np
+
+from attnviz.arrays import Array, Floats, to_numpy
+from attnviz.attention import EVERYTHING, Rule, attention_weights
+from attnviz.errors import AttnvizError
+from attnviz.tokens import Tokens
+
+Head: TypeAlias = int | Literal["single"]
+"""A head as the model counts it, or the full-width head of the same projections."""
+
+Stack: TypeAlias = Literal["encoder", "decoder"]
+Kind: TypeAlias = Literal["self", "cross"]
+
+Value: TypeAlias = bool | int | float | str | Sequence["Value"] | Mapping[str, "Value"] | None
+Provenance: TypeAlias = Mapping[str, Value]
+"""What made the numbers and is enough to make them again; no time, host or absolute path in it."""
+
+BLOCK_BYTES = 4 << 20
+"""The rows of one block: 2 to 5 MB stay in the cache; more is slower, less drowns in calls."""
+BLOCK_ROWS = 256
+
+
+class Weights(Protocol):
+    """Attention weights of some heads, rows on demand."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Heads, queries, keys."""
+        ...
+
+    def rows(self, start: int, stop: int) -> Floats:
+        """Weights [head, stop − start, key] of queries `start` to `stop`, in 0..1."""
+        ...
+
+
+@dataclass(frozen=True)
+class StoredWeights:
+    """Weights that are there."""
+
+    array: Floats
+    """[head, query, key]."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Heads, queries, keys."""
+        heads, queries, keys = self.array.shape
+        return heads, queries, keys
+
+    def rows(self, start: int, stop: int) -> Floats:
+        """A view of rows `start` to `stop`."""
+        return self.array[:, start:stop]
+
+
+@dataclass(frozen=True)
+class ComputedWeights:
+    """Weights made from queries and keys, a block of rows at a time."""
+
+    q: Array
+    """[head, query, d_head]."""
+    k: Array
+    """[kv_head, key, d_head]."""
+    rule: Rule = EVERYTHING
+    scale: float | None = None
+    """1/√d_head unless given."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Heads, queries, keys."""
+        return self.q.shape[0], self.q.shape[1], self.k.shape[1]
+
+    def rows(self, start: int, stop: int) -> Floats:
+        """softmax(q kᵀ · scale) of rows `start` to `stop`."""
+        return to_numpy(attention_weights(self.q, self.k, self.rule, scale=self.scale, start=start, stop=stop))
+
+
+@dataclass(frozen=True)
+class StackedHeads:
+    """Weights of several sources over the same tokens, their heads one after the other."""
+
+    parts: tuple[Weights, ...]
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Heads, queries, keys."""
+        _, queries, keys = self.parts[0].shape
+        return sum(part.shape[0] for part in self.parts), queries, keys
+
+    def rows(self, start: int, stop: int) -> Floats:
+        """Rows `start` to `stop` of every part."""
+        return np.concatenate([part.rows(start, stop) for part in self.parts])
+
+
+@dataclass(frozen=True)
+class PickedWeights:
+    """Some heads, queries and keys of other weights."""
+
+    base: Weights
+    heads: tuple[int, ...]
+    queries: tuple[int, ...]
+    keys: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Heads, queries, keys."""
+        return len(self.heads), len(self.queries), len(self.keys)
+
+    def rows(self, start: int, stop: int) -> Floats:
+        """The picked part of rows `start` to `stop`, a run of neighbouring queries at a time."""
+        blocks = [self.base.rows(first, last) for first, last in runs(self.queries[start:stop])]
+        block = np.concatenate(blocks, axis=1) if len(blocks) != 1 else blocks[0]
+        _, _, n_keys = self.base.shape
+        if len(self.heads) != block.shape[0] or self.heads != tuple(range(block.shape[0])):
+            block = block[list(self.heads)]
+        return block if self.keys == tuple(range(n_keys)) else block[:, :, list(self.keys)]
+
+
+def runs(indices: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The stretches of neighbours in `indices`, each from its first to before its last.
+
+    >>> list(runs([1, 2, 3, 7, 9, 10]))
+    [(1, 4), (7, 8), (9, 11)]
+    """
+    first = 0
+    for i in range(1, len(indices) + 1):
+        if i == len(indices) or indices[i] != indices[i - 1] + 1:
+            yield indices[first], indices[i - 1] + 1
+            first = i
+
+
+@dataclass(frozen=True)
+class AttentionMap:
+    """The attention of one layer, or of one attention module."""
+
+    name: str
+    """The module's path in the model, such as `encoder.layer.0.attention.self`."""
+    layer: int
+    """Counted from 0, as the model counts."""
+    heads: tuple[Head, ...]
+    weights: Weights
+    query: Tokens
+    key: Tokens
+    stack: Stack = "encoder"
+    kind: Kind = "self"
+    output: Floats | None = None
+    """[query, d_model]: the heads' outputs joined, projected where the model does that."""
+    cut: bool = False
+    """Keys have been left out, so that rows sum to less than they did."""
+
+    def __post_init__(self) -> None:
+        wanted = len(self.heads), len(self.query), len(self.key)
+        if self.weights.shape != wanted:
+            raise ValueError(f"weights are {self.weights.shape}, but heads, queries and keys are {wanted}")
+
+    def rows(self, start: int, stop: int) -> Floats:
+        """Weights [head, stop − start, key] of queries `start` to `stop`."""
+        if not 0 <= start <= stop <= len(self.query):
+            raise IndexError(f"rows {start} to {stop} of {len(self.query)}")
+        return self.weights.rows(start, stop)
+
+    def blocks(self) -> Iterator[tuple[int, Floats]]:
+        """All rows, in blocks of bounded size: the first row of each, and its weights [head, row, key]."""
+        size = max(1, min(BLOCK_ROWS, BLOCK_BYTES // (4 * max(1, len(self.heads) * len(self.key)))))
+        for start in range(0, len(self.query), size):
+            yield start, self.rows(start, min(start + size, len(self.query)))
+
+    def pick(
+        self,
+        heads: Sequence[int] | None = None,
+        queries: Sequence[int] | None = None,
+        keys: Sequence[int] | None = None,
+    ) -> "AttentionMap":
+        """The map of some heads, queries and keys, by index; None keeps all of an axis."""
+        if heads is queries is keys is None:
+            return self
+        n_heads, n_queries, n_keys = self.weights.shape
+        heads, queries, keys = (
+            tuple(range(size) if picked is None else picked)
+            for picked, size in ((heads, n_heads), (queries, n_queries), (keys, n_keys))
+        )
+        return replace(
+            self,
+            heads=tuple(self.heads[i] for i in heads),
+            weights=PickedWeights(self.weights, heads, queries, keys),
+            query=self.query.pick(queries),
+            key=self.key.pick(keys),
+            output=None if self.output is None else self.output[list(queries)],
+            cut=self.cut or len(keys) < n_keys,
+        )
+
+
+@dataclass(frozen=True)
+class AttentionRecord:
+    """Collected attention maps with their weights, and what made them."""
+
+    maps: tuple[AttentionMap, ...]
+    provenance: Provenance
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def weights(self) -> Floats:
+        """[layer, head, query, key].
+
+        Raises:
+            AttnvizError: the maps differ in shape.
+        """
+        shapes = {one.weights.shape for one in self.maps}
+        if len(shapes) != 1:
+            raise AttnvizError(f"the maps have no one shape: {sorted(shapes)}")
+        return np.stack([one.rows(0, len(one.query)) for one in self.maps])
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the record to `path`, in the format that its suffix names.
+
+        Raises:
+            RequestError: no format has that suffix.
+            AttnvizError: the file cannot be written.
+        """
+        from attnviz.render import save  # noqa: PLC0415 (a record is below the formats that write it)
+
+        save(self, path)

@@ -1,0 +1,137 @@
+"""What every picture draws: panels of values with their labels, grouped by layer, in one colour range."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnviz.arrays import Floats
+from attnviz.collect import Edges, Heatmap
+from attnviz.maps import AttentionMap, Head
+from attnviz.tokens import Tokens
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a panel."""
+
+    name: str
+    """What stands along it: query, key or head."""
+    labels: tuple[str, ...]
+    """One for each row or column of the values: a token's text as it is, or the positions a tile stands for."""
+    step: int = 1
+    """The tokens that a tile stands for; 1 where every tile is one token."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One matrix to draw."""
+
+    title: str
+    values: Floats
+    """[row, column]; NaN for a value that is not a number."""
+    rows: Axis
+    columns: Axis
+
+
+@dataclass(frozen=True)
+class Group:
+    """Panels that belong together, such as the heads of a layer; a group begins on a new line."""
+
+    title: str
+    panels: tuple[Panel, ...]
+
+
+@dataclass(frozen=True)
+class Board:
+    """Everything that one picture shows."""
+
+    caption: str
+    """One line: what these numbers are of."""
+    groups: tuple[Group, ...]
+    top: float
+    """The upper end of the one colour range, which starts at 0 and is the same in all panels."""
+
+    @property
+    def panels(self) -> tuple[Panel, ...]:
+        """The panels of all groups."""
+        return tuple(panel for group in self.groups for panel in group.panels)
+
+    @property
+    def step(self) -> int:
+        """The tokens along a tile's longer side: 1 where all weights are drawn one by one."""
+        return max((max(panel.rows.step, panel.columns.step) for panel in self.panels), default=1)
+
+
+_TOPS = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
+
+
+def range_top(values: Sequence[Floats]) -> float:
+    """The end of the colour range: 1, or the smallest round number that no value exceeds.
+
+    Weights lie in 0..1. Over hundreds of tokens, or pooled, all of them can lie so near 0 that a picture
+    on 0..1 would be black, so the range then closes in, by round steps, and is printed.
+
+    >>> range_top([np.array([0.7])]), range_top([np.array([0.07])]), range_top([np.array([1.2])])
+    (1.0, 0.1, 1.2)
+    """
+    largest = max((float(np.nanmax(v)) for v in values if v.size and not np.isnan(v).all()), default=1.0)
+    return max(largest, min(top for top in _TOPS if top >= min(largest, 1.0)))
+
+
+def head_title(head: Head) -> str:
+    """What a head's panel is called.
+
+    >>> head_title(3), head_title("single")
+    ('head 3', 'single head')
+    """
+    return "single head" if head == "single" else f"head {head}"
+
+
+def layer_title(one: AttentionMap) -> str:
+    """What a layer is called: `layer 3`, and where it is not an encoder's self-attention also which."""
+    which = {("encoder", "self"): "", ("decoder", "self"): "decoder ", ("decoder", "cross"): "cross "}
+    return f"{which.get((one.stack, one.kind), '')}layer {one.layer}"
+
+
+def token_axis(name: str, tokens: Tokens, edges: Edges) -> Axis:
+    """The tokens along an axis, or where tiles hold several the positions of each tile.
+
+    >>> token_axis("key", Tokens.of("abc"), np.array([0, 2, 3])).labels
+    ('0–1', '2')
+    """
+    if len(edges) - 1 == len(tokens):
+        return Axis(name, tokens.text)
+    spans = zip(edges[:-1].tolist(), (edges[1:] - 1).tolist(), strict=True)
+    labels = tuple(str(first) if first == last else f"{first}–{last}" for first, last in spans)
+    return Axis(name, labels, int(edges[1] - edges[0]))
+
+
+def heads_board(heatmaps: Sequence[Heatmap], caption: str) -> Board:
+    """One panel for each head, queries down and keys across, a group for each layer."""
+    groups = []
+    for one in heatmaps:
+        rows = token_axis("query", one.map.query, one.query_edges)
+        columns = token_axis("key", one.map.key, one.key_edges)
+        panels = tuple(
+            Panel(head_title(head) + _hidden(one, i), one.values[i], rows, columns)
+            for i, head in enumerate(one.map.heads)
+        )
+        groups.append(Group(layer_title(one.map), panels))
+    return Board(caption, tuple(groups), range_top([one.values for one in heatmaps]))
+
+
+def _hidden(one: Heatmap, i: int) -> str:
+    return f" · {1 - one.shown_mass[i]:.0%} hidden" if one.map.cut else ""
+
+
+def queries_board(heatmaps: Sequence[Heatmap], caption: str) -> Board:
+    """One panel for each query token, heads down and keys across, a group for each layer."""
+    groups = []
+    for one in heatmaps:
+        rows = Axis("head", tuple(head_title(head) for head in one.map.heads))
+        columns = token_axis("key", one.map.key, one.key_edges)
+        queries = token_axis("query", one.map.query, one.query_edges).labels
+        panels = tuple(Panel(f"query {text}", one.values[:, i], rows, columns) for i, text in enumerate(queries))
+        groups.append(Group(layer_title(one.map), panels))
+    return Board(caption, tuple(groups), range_top([one.values for one in heatmaps]))

@@ -1,0 +1,114 @@
+"""Tokens: the model's own pieces, what is shown for each, and which characters of the input they are."""
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from attnviz.errors import RequestError
+
+Span = tuple[int, int]
+"""The characters of the input, from the first to before the last; (0, 0) for a token that was added."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The tokens along one axis of an attention map."""
+
+    pieces: tuple[str, ...]
+    """As the model's vocabulary has them: `##ly`, `Ġthe`."""
+    text: tuple[str, ...]
+    """What is shown for each piece."""
+    spans: tuple[Span, ...]
+    special: tuple[bool, ...]
+    """True for what the tokenizer adds: [CLS], [SEP]."""
+
+    def __post_init__(self) -> None:
+        sizes = [len(part) for part in (self.pieces, self.text, self.spans, self.special)]
+        if len(set(sizes)) > 1:
+            raise ValueError(f"pieces, text, spans and special differ in length: {sizes}")
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> "Tokens":
+        """Tokens that are just strings, without a text they come from.
+
+        >>> Tokens.of(["a", "b"]).spans
+        ((0, 0), (0, 0))
+        """
+        pieces = tuple(texts)
+        return cls(pieces, pieces, ((0, 0),) * len(pieces), (False,) * len(pieces))
+
+    def pick(self, indices: Sequence[int]) -> "Tokens":
+        """The tokens at `indices`, in that order.
+
+        >>> Tokens.of("abc").pick([2, 0]).text
+        ('c', 'a')
+        """
+
+        return Tokens(
+            tuple(self.pieces[i] for i in indices),
+            tuple(self.text[i] for i in indices),
+            tuple(self.spans[i] for i in indices),
+            tuple(self.special[i] for i in indices),
+        )
+
+    def find(self, wanted: str) -> tuple[int, ...]:
+        """Where `wanted` is: every token whose piece or shown text it is, else the position it names.
+
+        Raises:
+            RequestError: there is no such token or position.
+
+        >>> Tokens.of(["the", "cat", "the"]).find("the"), Tokens.of("ab").find("-1")
+        ((0, 2), (1,))
+        """
+        if re.fullmatch(r"-?\d+", wanted):
+            position = int(wanted)
+            if -len(self) <= position < len(self):
+                return (position % len(self),)
+            raise RequestError(f"no query {wanted}: positions go from 0 to {len(self) - 1}")
+        forms: tuple[Callable[[str], str], ...] = (str, str.casefold)
+        for form in forms:  # as it is typed, else in any case
+            pairs = zip(self.pieces, self.text, strict=True)
+            matches = tuple(i for i, pair in enumerate(pairs) if form(wanted) in map(form, pair))
+            if matches:
+                return matches
+        known = ", ".join(visible(text) for text in dict.fromkeys(self.text[:40]))
+        more = ", …" if len(self) > 40 else ""
+        raise RequestError(f"no query token {visible(wanted)!r}: the tokens are {known}{more}")
+
+
+_NAMED = {" ": "␣", "\x7f": "␡", "": "⟨empty⟩"}
+_INVISIBLE = {"Cc", "Cf", "Zs", "Zl", "Zp", "Cs", "Co", "Cn"}
+
+
+def visible(text: str) -> str:
+    """`text` with a sign for each character that would not show, or that would act on the terminal.
+
+    A blank is ␣ where nothing else is in the token, control characters are their pictures (␊), other
+    invisible ones are named ⟨U+200B⟩, and a combining mark without a letter gets ◌ to stand on. What joins
+    emoji and scripts inside a token (U+200D, U+200C, U+FE0F) stays.
+
+    >>> visible(" "), visible("a b"), visible("a\\n"), visible("\\u200b"), visible("")
+    ('␣', 'a b', 'a␊', '⟨U+200B⟩', '⟨empty⟩')
+    """
+    if not text:
+        return _NAMED[""]
+    only_blanks = not text.strip(" ")
+    shown = "".join(_visible_character(text, i, only_blanks) for i in range(len(text)))
+    return "◌" + shown if unicodedata.category(shown[0]) in ("Mn", "Me", "Mc") else shown
+
+
+def _visible_character(text: str, i: int, only_blanks: bool) -> str:
+    c = text[i]
+    if c == " ":
+        return _NAMED[c] if only_blanks or i in (0, len(text) - 1) else c
+    if c in "\u200c\u200d" and 0 < i < len(text) - 1:
+        return c
+    if ord(c) < 0x20:
+        return chr(0x2400 + ord(c))
+    if c in _NAMED:
+        return _NAMED[c]
+    return f"⟨U+{ord(c):04X}⟩" if unicodedata.category(c) in _INVISIBLE else c
