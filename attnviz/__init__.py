@@ -1,1 +1,46 @@
-"""See the attention heads of a trained model side by side."""
+"""See the attention heads of a trained model side by side: in the terminal, as a picture, as numbers.
+
+>>> record = attend("Orange is my favorite fruit")
+>>> record.weights.shape
+(6, 12, 7, 7)
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from attnviz._version import __version__
+from attnviz.lazy import function
+
+if TYPE_CHECKING:
+    from attnviz.api import attend
+    from attnviz.errors import AttnvizError, RequestError
+    from attnviz.maps import AttentionMap, AttentionRecord
+    from attnviz.sources.saved import load
+    from attnviz.tokens import Tokens
+
+__all__ = [
+    "AttentionMap",
+    "AttentionRecord",
+    "AttnvizError",
+    "RequestError",
+    "Tokens",
+    "__version__",
+    "attend",
+    "load",
+]
+
+_HOMES = {
+    "AttentionMap": "attnviz.maps",
+    "AttentionRecord": "attnviz.maps",
+    "AttnvizError": "attnviz.errors",
+    "RequestError": "attnviz.errors",
+    "Tokens": "attnviz.tokens",
+    "attend": "attnviz.api",
+    "load": "attnviz.sources.saved",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The public names, imported when they are first used (PEP 562): the command line must start at once."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return function(f"{_HOMES[name]}:{name}")

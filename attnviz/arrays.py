@@ -71,7 +71,7 @@ def quiet(xp: Any) -> AbstractContextManager[Any]:
 
 
 def to_numpy(x: Array) -> Floats:
-    """`x` on the CPU as NumPy float32, or float64 where it is float64 (half precision is widened).
+    """`x` on the CPU as native NumPy float32, or float64 where it is float64 (half precision is widened).
 
     >>> to_numpy(np.ones(1, np.float16)).dtype
     dtype('float32')
@@ -82,4 +82,5 @@ def to_numpy(x: Array) -> Floats:
             x = x.detach().cpu()
             x = (x if x.dtype == xp.float64 else x.float()).numpy()
     array = np.asarray(x)
-    return array if array.dtype == np.float64 else array.astype(np.float32, copy=False)
+    wide = array.dtype.kind == "f" and array.dtype.itemsize >= 8  # of either byte order
+    return array.astype(np.float64 if wide else np.float32, copy=False)

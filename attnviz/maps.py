@@ -76,9 +76,13 @@ class ComputedWeights:
         """Heads, queries, keys."""
         return self.q.shape[0], self.q.shape[1], self.k.shape[1]
 
+    def block(self, start: int, stop: int) -> Array:
+        """softmax(q kᵀ · scale) of rows `start` to `stop`, in the library and on the device of q and k."""
+        return attention_weights(self.q, self.k, self.rule, scale=self.scale, start=start, stop=stop)
+
     def rows(self, start: int, stop: int) -> Floats:
-        """softmax(q kᵀ · scale) of rows `start` to `stop`."""
-        return to_numpy(attention_weights(self.q, self.k, self.rule, scale=self.scale, start=start, stop=stop))
+        """The same rows in NumPy."""
+        return to_numpy(self.block(start, stop))
 
 
 @dataclass(frozen=True)
@@ -120,6 +124,18 @@ class PickedWeights:
         if len(self.heads) != block.shape[0] or self.heads != tuple(range(block.shape[0])):
             block = block[list(self.heads)]
         return block if self.keys == tuple(range(n_keys)) else block[:, :, list(self.keys)]
+
+
+def block_ranges(shape: tuple[int, int, int]) -> Iterator[tuple[int, int]]:
+    """Ranges of rows that cover weights [head, query, key] in blocks of bounded size.
+
+    >>> list(block_ranges((2, 600, 4)))
+    [(0, 256), (256, 512), (512, 600)]
+    """
+    heads, queries, keys = shape
+    size = max(1, min(BLOCK_ROWS, BLOCK_BYTES // (4 * max(1, heads * keys))))
+    for start in range(0, queries, size):
+        yield start, min(start + size, queries)
 
 
 def runs(indices: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -167,9 +183,8 @@ class AttentionMap:
 
     def blocks(self) -> Iterator[tuple[int, Floats]]:
         """All rows, in blocks of bounded size: the first row of each, and its weights [head, row, key]."""
-        size = max(1, min(BLOCK_ROWS, BLOCK_BYTES // (4 * max(1, len(self.heads) * len(self.key)))))
-        for start in range(0, len(self.query), size):
-            yield start, self.rows(start, min(start + size, len(self.query)))
+        for start, stop in block_ranges(self.weights.shape):
+            yield start, self.rows(start, stop)
 
     def pick(
         self,

@@ -1,1 +1,81 @@
-"""Renderers: values in, text or bytes out. None of them ever sees a source or a model."""
+"""Renderers: values in, text or bytes out; none of them sees a source or a model. Here: which formats there are."""
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from os import PathLike
+from pathlib import Path
+from typing import Literal
+
+from attnviz.collect import HeatmapCollector, collect
+from attnviz.errors import RequestError
+from attnviz.files import check_output, whole_file
+from attnviz.lazy import function
+from attnviz.maps import AttentionRecord
+from attnviz.render.panels import Board, Look, caption_of, describe, heads_board
+
+PICTURE_TILES = 512
+"""The most tiles a side that a picture draws of one head; what is longer is pooled to it."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format that output can have."""
+
+    name: str
+    """Its suffix, without the dot."""
+    holds: Literal["text", "picture", "numbers"]
+    """What people look at, or what machines read."""
+    writer: str
+    """`module:function`, imported when it is used. It takes a stream last; before it a record, or for what
+    people look at a board and a look."""
+    binary: bool
+    """Not to be written to a terminal."""
+
+
+_ALL = (
+    Format("txt", "text", "attnviz.render.plaintext:write_text", binary=False),
+    Format("png", "picture", "attnviz.render.png:write_png", binary=True),
+    Format("json", "numbers", "attnviz.render.jsontext:write_json", binary=False),
+    Format("npz", "numbers", "attnviz.render.npz:write_npz", binary=True),
+)
+FORMATS = {one.name: one for one in _ALL}
+
+
+def format_of(path: Path) -> Format:
+    """The format that the suffix of `path` names.
+
+    Raises:
+        RequestError: none has it.
+
+    >>> format_of(Path("heads.PNG")).name
+    'png'
+    """
+    name = path.suffix.lstrip(".").lower()
+    if name in FORMATS:
+        return FORMATS[name]
+    near = get_close_matches(name, FORMATS, n=1)
+    meant = f"; did you mean .{near[0]}?" if near else ""
+    raise RequestError(f"output {path}: suffix {path.suffix!r} is none of {', '.join('.' + n for n in FORMATS)}{meant}")
+
+
+def save(record: AttentionRecord, path: str | PathLike[str]) -> None:
+    """Write `record` to `path`, in the format that its suffix names.
+
+    Raises:
+        RequestError: no format has that suffix, or the folder does not exist.
+        AttnvizError: the file cannot be written.
+    """
+    file = Path(path)
+    chosen = format_of(file)
+    check_output(file)
+    with whole_file(file) as stream:
+        if chosen.holds == "numbers":
+            function(chosen.writer)(record, stream)
+        else:
+            function(chosen.writer)(_board(record), Look(description=describe(record.provenance)), stream)
+
+
+def _board(record: AttentionRecord) -> Board:
+    collector = HeatmapCollector(PICTURE_TILES, PICTURE_TILES)
+    collect(record.maps, [collector])
+    return heads_board(collector.result(), caption_of(record.provenance, len(record.maps[0].query)))

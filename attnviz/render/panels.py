@@ -2,13 +2,30 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from attnviz.arrays import Floats
 from attnviz.collect import Edges, Heatmap
-from attnviz.maps import AttentionMap, Head
-from attnviz.tokens import Tokens
+from attnviz.maps import AttentionMap, Head, Provenance
+from attnviz.render.colors import DEFAULT_COLORMAP
+from attnviz.tokens import Tokens, visible
+
+View: TypeAlias = Literal["heads", "queries", "overview"]
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a board is to look, whatever it is drawn on; each renderer takes what it has a use for."""
+
+    cmap: str = DEFAULT_COLORMAP
+    precision: int = 2
+    """Digits after the point, where numbers are written."""
+    width: int | None = None
+    """Cells of a line of text; None for what fits the place."""
+    description: str = ""
+    """What made the numbers; goes with the picture where its format has a place for it."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +68,8 @@ class Board:
     groups: tuple[Group, ...]
     top: float
     """The upper end of the one colour range, which starts at 0 and is the same in all panels."""
+    view: View = "heads"
+    """How the panels are best laid out where there is a choice, as in a terminal."""
 
     @property
     def panels(self) -> tuple[Panel, ...]:
@@ -107,7 +126,29 @@ def token_axis(name: str, tokens: Tokens, edges: Edges) -> Axis:
     return Axis(name, labels, int(edges[1] - edges[0]))
 
 
-def heads_board(heatmaps: Sequence[Heatmap], caption: str) -> Board:
+def caption_of(provenance: Provenance, n_tokens: int) -> str:
+    """The line above a picture: model, length and text.
+
+    >>> caption_of({"model": "minilm", "text": "a\\nb"}, 4)
+    'minilm · 4 tokens · a␊b'
+    """
+    tokens = "1 token" if n_tokens == 1 else f"{n_tokens} tokens"
+    return " · ".join([str(provenance["model"]), tokens, visible(str(provenance["text"]))])
+
+
+def describe(provenance: Provenance) -> str:
+    """The provenance on one line, for people.
+
+    >>> describe({"attnviz": "0.1.0", "model": "scratch", "seed": 3, "scale": True})
+    'attnviz 0.1.0 · model scratch · seed 3 · scale true'
+    """
+    parts = ((key, str(value)[:12] if key.endswith("sha256") else value) for key, value in provenance.items())
+    return " · ".join(
+        f"{key} {str(value).lower() if isinstance(value, bool) else value}" for key, value in parts if key != "text"
+    )
+
+
+def heads_board(heatmaps: Sequence[Heatmap], caption: str, view: View = "heads") -> Board:
     """One panel for each head, queries down and keys across, a group for each layer."""
     groups = []
     for one in heatmaps:
@@ -118,7 +159,7 @@ def heads_board(heatmaps: Sequence[Heatmap], caption: str) -> Board:
             for i, head in enumerate(one.map.heads)
         )
         groups.append(Group(layer_title(one.map), panels))
-    return Board(caption, tuple(groups), range_top([one.values for one in heatmaps]))
+    return Board(caption, tuple(groups), range_top([one.values for one in heatmaps]), view)
 
 
 def _hidden(one: Heatmap, i: int) -> str:
@@ -134,4 +175,4 @@ def queries_board(heatmaps: Sequence[Heatmap], caption: str) -> Board:
         queries = token_axis("query", one.map.query, one.query_edges).labels
         panels = tuple(Panel(f"query {text}", one.values[:, i], rows, columns) for i, text in enumerate(queries))
         groups.append(Group(layer_title(one.map), panels))
-    return Board(caption, tuple(groups), range_top([one.values for one in heatmaps]))
+    return Board(caption, tuple(groups), range_top([one.values for one in heatmaps]), "queries")

@@ -1,0 +1,56 @@
+"""The two streams as people see them: colours or none, how wide, in which characters."""
+
+import os
+import sys
+
+from rich.console import Console
+from rich.text import Text
+
+from attnviz.render import Format
+from attnviz.render.panels import Board, Look
+from attnviz.render.plaintext import text_style
+from attnviz.render.terminal import TerminalStyle, view
+from attnviz.tokens import visible
+
+
+def stdout_console(width: int | None) -> Console:
+    """A console on standard output that honours NO_COLOR, FORCE_COLOR, TERM and COLUMNS.
+
+    Tokens are data: nothing in them is taken for markup, emoji names or things to highlight.
+    """
+    plain = {"markup": False, "emoji": False, "highlight": False, "soft_wrap": True, "width": width}
+    console = Console(file=sys.stdout, **plain)  # type: ignore[arg-type]
+    if os.environ.get("FORCE_COLOR") and not console.no_color and console.color_system is None:
+        return Console(file=sys.stdout, color_system="truecolor", **plain)  # type: ignore[arg-type]
+    return console
+
+
+def has_color(console: Console) -> bool:
+    """Whether colours reach the reader."""
+    return console.color_system is not None and not console.no_color
+
+
+def terminal_style(look: Look, file_format: Format | None) -> TerminalStyle:
+    """How text is laid out: for standard output as it is, for a text file without colours."""
+    if file_format is not None:
+        return text_style(look)
+    console = stdout_console(look.width)
+    encoding = sys.stdout.encoding or "ascii"
+    return TerminalStyle(console.width, has_color(console), encoding, look.precision, look.cmap)
+
+
+def show(board: Board, look: Look, description: str) -> None:
+    """Draw a board on standard output, and below it what made the numbers."""
+    console = stdout_console(look.width)
+    console.print(view(board, terminal_style(look, None)), end="")
+    console.print(Text(description, style="dim"))
+
+
+def note(message: str) -> None:
+    """Say something beside the result, on standard error."""
+    print(f"note: {visible(message)}", file=sys.stderr)  # noqa: T201
+
+
+def complain(message: str) -> None:
+    """Say on standard error why there is no result."""
+    print(f"Error: {visible(message)}", file=sys.stderr)  # noqa: T201

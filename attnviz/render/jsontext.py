@@ -1,0 +1,63 @@
+"""A record as strict JSON: one key each, nine significant digits, written row by row."""
+
+import json
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import numpy as np
+
+from attnviz.arrays import Floats
+from attnviz.maps import AttentionRecord
+from attnviz.schema import Fields, to_fields
+
+NOT_A_NUMBER = "values that are not numbers are null"
+
+
+def write_json(record: AttentionRecord, stream: BinaryIO) -> None:
+    """Write `record` to `stream` as UTF-8.
+
+    float32 values have nine significant digits and float64 ones seventeen, so both read back exactly;
+    NaN and infinities are null, and a note says so.
+    """
+    fields = to_fields(record)
+    _note_missing(fields)
+    lines = [f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in fields.plain.items()]
+    stream.write(("{" + ",\n ".join(lines)).encode())
+    for name, array in fields.arrays.items():
+        stream.write(f",\n {json.dumps(name)}: ".encode())
+        for chunk in _nested(array):
+            stream.write(chunk.encode())
+    stream.write(b"}\n")
+
+
+def _note_missing(fields: Fields) -> None:
+    notes = fields.plain["notes"]
+    if NOT_A_NUMBER not in notes and not all(np.isfinite(array).all() for array in fields.arrays.values()):
+        notes.append(NOT_A_NUMBER)
+
+
+def _nested(array: Floats) -> Iterator[str]:
+    """The array as nested lists, a chunk for each of its rows."""
+    if array.ndim == 1:
+        yield _row(array)
+        return
+    yield "["
+    for i, part in enumerate(array):
+        if i:
+            yield ",\n" if array.ndim == 2 else ",\n\n"
+        yield from _nested(part)
+    yield "]"
+
+
+def _row(row: Floats) -> str:
+    digits = "%.17g" if row.dtype == np.float64 else "%.9g"
+    if np.isfinite(row).all():
+        return "[" + ",".join([digits] * row.size) % tuple(row.tolist()) + "]"
+    return "[" + ",".join(digits % value if np.isfinite(value) else "null" for value in row.tolist()) + "]"
+
+
+def json_bytes(record: AttentionRecord) -> int:
+    """About how many bytes the JSON of `record` will have."""
+    weights = sum(int(np.prod(one.weights.shape)) for one in record.maps)
+    outputs = sum(one.output.size for one in record.maps if one.output is not None)
+    return 12 * (weights + outputs)

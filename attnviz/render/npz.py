@@ -1,0 +1,43 @@
+"""A record as a NumPy archive: the names of the JSON, without pickles, the same bytes for the same record."""
+
+import json
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from attnviz.maps import AttentionRecord
+from attnviz.schema import to_fields
+
+
+def write_npz(record: AttentionRecord, stream: BinaryIO) -> None:
+    """Write `record` to `stream`.
+
+    Numbers and lists of strings are arrays of their own; what is neither, such as the provenance, is its
+    JSON text.
+    """
+    fields = to_fields(record)
+    plain = {name: as_array(value) for name, value in fields.plain.items()}
+    np.savez(stream, allow_pickle=False, **plain, **fields.arrays)
+
+
+def as_array(value: Any) -> npt.NDArray[Any]:
+    """A plain value as an array without pickles.
+
+    A list of strings becomes an array of strings, unless one ends in NUL, which NumPy would drop: then,
+    like anything else that is no list of one kind, it is JSON text in an array of no dimensions.
+
+    >>> as_array(["a", "b"]).tolist(), as_array({"a": 1}).item(), as_array([0, 1]).dtype.kind
+    (['a', 'b'], '{"a": 1}', 'i')
+    """
+    if isinstance(value, bool | str):
+        return np.array(value)
+    if isinstance(value, list) and value:
+        array = np.array(value) if _one_kind(value) else None
+        if array is not None and array.tolist() == value:
+            return array
+    return np.array(json.dumps(value))
+
+
+def _one_kind(values: list[Any]) -> bool:
+    return len({type(value) for value in values}) == 1 and not isinstance(values[0], dict)

@@ -1,0 +1,109 @@
+"""Which layers, heads and tokens to keep."""
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from attnviz.errors import RequestError
+from attnviz.maps import AttentionMap
+
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Layers and heads that were asked for."""
+
+    layers: tuple[int, ...] | None
+    """In ascending order; None where nothing was said."""
+    heads: frozenset[tuple[int | None, int]] | None
+    """(layer, head), the layer None where the head was asked for in every layer; None where nothing was said."""
+
+    @classmethod
+    def parse(cls, layer: str | None, head: str | None, n_layers: int, n_heads: int) -> "Selection":
+        """From what is typed: `0,3-5`, `all` or `-1` for layers; for heads also `5.3`, head 3 of layer 5.
+
+        Raises:
+            RequestError: it is no such list, or a layer or head that is not there.
+
+        >>> Selection.parse("0,2-3", "1", 6, 12).layers, Selection.parse(None, "5.3", 6, 12).layers
+        ((0, 2, 3), (5,))
+        """
+        layers = None if layer is None else _numbers(layer, n_layers, "layer")
+        if head is None:
+            return cls(layers, None)
+        heads: set[tuple[int | None, int]] = set()
+        for part in head.split(","):
+            dotted = re.fullmatch(r"\s*(-?\d+)\.(.+)", part)
+            inside = _numbers(dotted[1], n_layers, "layer") if dotted else (None,)
+            numbers = _numbers(dotted[2] if dotted else part, n_heads, "head")
+            heads.update((one, number) for one in inside for number in numbers)
+        return cls(_with_heads(layers, heads), frozenset(heads))
+
+    @classmethod
+    def of(
+        cls, layers: Collection[int] | None, heads: Collection[int] | None, n_layers: int, n_heads: int
+    ) -> "Selection":
+        """From numbers.
+
+        Raises:
+            RequestError: a layer or head is not there.
+        """
+        layer, head = (None if some is None else ",".join(map(str, some)) for some in (layers, heads))
+        return cls.parse(layer, head, n_layers, n_heads)
+
+    def layers_or(self, default: Iterable[int]) -> tuple[int, ...]:
+        """The layers asked for, or `default` where none were."""
+        return tuple(default) if self.layers is None else self.layers
+
+    def heads_of(self, one: AttentionMap) -> AttentionMap:
+        """The map with the heads asked for; the single head stays where it is there."""
+        if self.heads is None:
+            return one
+        wanted = {head for layer, head in self.heads if layer in (None, one.layer)}
+        return one.pick(heads=[i for i, head in enumerate(one.heads) if head == "single" or head in wanted])
+
+
+def _with_heads(layers: tuple[int, ...] | None, heads: Collection[tuple[int | None, int]]) -> tuple[int, ...] | None:
+    """The layers, where heads of certain layers were asked for: those, if nothing else was said."""
+    named = sorted({layer for layer, _ in heads if layer is not None})
+    everywhere = any(layer is None for layer, _ in heads)
+    if layers is None:
+        return None if everywhere else tuple(named)
+    for layer in named:
+        if layer not in layers:
+            chosen = ", ".join(map(str, layers))
+            raise RequestError(f"a head of layer {layer} is asked for, but only layer {chosen}: add it to --layer")
+    return layers if everywhere else tuple(named)
+
+
+def _numbers(spec: str, size: int, what: str) -> tuple[int, ...]:
+    """The numbers below `size` that `spec` lists, in ascending order."""
+    chosen: set[int] = set()
+    for part in spec.split(","):
+        text = part.strip()
+        if text == ALL:
+            chosen.update(range(size))
+            continue
+        match = re.fullmatch(r"(-?\d+)(?:-(\d+))?", text)
+        if not match:
+            raise RequestError(f"--{what} {spec!r} is no list of {what}s: type numbers such as 0,3-5, -1 or {ALL}")
+        first = _index(int(match[1]), size, what)
+        last = _index(int(match[2]), size, what) if match[2] else first
+        if last < first:
+            raise RequestError(f"--{what} {text!r} runs backwards: type {last}-{first}")
+        chosen.update(range(first, last + 1))
+    return tuple(sorted(chosen))
+
+
+def _index(number: int, size: int, what: str) -> int:
+    if not -size <= number < size:
+        raise RequestError(f"no {what} {number}: {what}s are counted from 0, here 0 to {size - 1}")
+    return number % size
+
+
+def without_special(one: AttentionMap) -> AttentionMap:
+    """The map without tokens that the tokenizer added: rows lose what they gave to them."""
+    queries = [i for i, special in enumerate(one.query.special) if not special]
+    keys = [i for i, special in enumerate(one.key.special) if not special]
+    return one.pick(queries=queries, keys=keys)

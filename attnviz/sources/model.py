@@ -1,0 +1,86 @@
+"""What a source is: a model that takes a text and hands over one attention map a layer."""
+
+from collections.abc import Collection, Iterator
+from typing import Protocol
+
+from attnviz.errors import RequestError
+from attnviz.maps import AttentionMap, Provenance
+from attnviz.tokens import Tokens
+
+
+class Prepared(Protocol):
+    """A text made ready for a model."""
+
+    @property
+    def tokens(self) -> Tokens:
+        """The text's tokens, as the model sees them."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the reader should know about the text's way into the model."""
+        ...
+
+    def maps(self, layers: Collection[int], *, single: bool = False, output: bool = False) -> Iterator[AttentionMap]:
+        """Run the model; the maps of `layers`, in order, each ready to be forgotten before the next is made.
+
+        Args:
+            layers: which layers, counted from 0; nothing after the last of them is run.
+            single: put the full-width head of the same projections before the heads.
+            output: with each layer's attention output, where that is not there anyway.
+        """
+        ...
+
+
+class Model(Protocol):
+    """A source of attention."""
+
+    @property
+    def name(self) -> str:
+        """What the reader calls it."""
+        ...
+
+    @property
+    def n_layers(self) -> int:
+        """How many layers have attention."""
+        ...
+
+    @property
+    def n_heads(self) -> int:
+        """How many heads a layer has."""
+        ...
+
+    @property
+    def provenance(self) -> Provenance:
+        """What is needed to make the same numbers again."""
+        ...
+
+    def prepare(self, text: str, *, truncate: bool = False) -> Prepared:
+        """Tokens for `text`.
+
+        Args:
+            text: any text.
+            truncate: keep the first tokens of a text that is too long, instead of refusing it.
+
+        Raises:
+            RequestError: the text has no tokens, or too many.
+        """
+        ...
+
+
+def checked_text(text: str) -> str:
+    """`text`, if it is text: valid Unicode without NUL characters.
+
+    Raises:
+        RequestError: naming the place of what is not text.
+
+    >>> checked_text("a b")
+    'a b'
+    """
+    for i, character in enumerate(text):
+        if character == "\0":
+            raise RequestError(f"the text holds a NUL character at position {i}: is it a binary file?")
+        if "\ud800" <= character <= "\udfff":
+            what = f"byte 0x{ord(character) - 0xDC00:02X}" if character >= "\udc80" else "half a surrogate pair"
+            raise RequestError(f"the text is not valid UTF-8: {what} at position {i}")
+    return text

@@ -1,0 +1,50 @@
+"""Which models there are, by name; each is imported when it is opened and not before."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from attnviz.errors import RequestError
+from attnviz.lazy import function
+from attnviz.sources.model import Model
+
+DEFAULT_MODEL = "minilm"
+SCRATCH = "scratch"
+
+NAMED = {DEFAULT_MODEL: "attnviz.sources.encoder:open_bundled", SCRATCH: "attnviz.sources.scratch:open_scratch"}
+"""The models that have a name; any other is a checkpoint folder."""
+FOLDER = "attnviz.sources.encoder:open_folder"
+
+
+def open_model(model: str, scratch: Mapping[str, Any]) -> Model:
+    """The model of that name, or the checkpoint folder of that path.
+
+    Args:
+        model: a key of `NAMED`, or the path of a folder.
+        scratch: fields of `ScratchOptions`, for the scratch model only; what is left out has its default.
+
+    Raises:
+        RequestError: there is no such model or folder, or `scratch` is given for another model.
+        AttnvizError: the folder is damaged, or of a kind that attnviz does not run.
+    """
+    if scratch and model != SCRATCH:
+        raise RequestError(
+            "--n-heads, --d-model, --seed, --no-positions, --no-scale and --shared-projections"
+            f" shape the scratch model, not {model}: say --model {SCRATCH}"
+        )
+    opened: Model
+    if model in NAMED:
+        opened = function(NAMED[model])(**scratch)
+    else:
+        folder = Path(model)
+        if not folder.exists():
+            raise RequestError(_unknown(model))
+        opened = function(FOLDER)(folder)
+    return opened
+
+
+def _unknown(model: str) -> str:
+    near = get_close_matches(model, NAMED, n=1)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    return f"model {model!r} is not found: it is neither {' nor '.join(NAMED)} nor a folder that exists{meant}"

@@ -1,0 +1,197 @@
+"""The model of the lessons: seeded embeddings and projections, nothing trained, every number reproducible."""
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Collection, Iterator
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+
+from attnviz._version import __version__
+from attnviz.arrays import Array, Floats, to_numpy
+from attnviz.attention import Projections, heads_message, projected
+from attnviz.errors import RequestError
+from attnviz.maps import AttentionMap, Provenance
+from attnviz.positions import sinusoidal
+from attnviz.sources.model import checked_text
+from attnviz.sources.projected import Place, Projected, head_names
+from attnviz.tokens import Tokens
+
+
+@dataclass(frozen=True)
+class ScratchOptions:
+    """What can be varied."""
+
+    n_heads: int = 4
+    d_model: int = 32
+    seed: int = 0
+    positions: bool = True
+    """Add sinusoidal positions to the embeddings."""
+    scale: bool = True
+    """Divide the scores by √d_head."""
+    shared_projections: bool = False
+    """Every head uses the first head's projections."""
+
+    def __post_init__(self) -> None:
+        if self.d_model < 1:
+            raise RequestError(f"--d-model must be at least 1, got {self.d_model}")
+        if self.n_heads < 1:
+            raise RequestError(f"--n-heads must be at least 1, got {self.n_heads}")
+        if self.d_model % self.n_heads:
+            raise RequestError(heads_message(self.d_model, self.n_heads))
+        if self.seed < 0:
+            raise RequestError(f"--seed must be 0 or more, got {self.seed}")
+
+
+class Scratch:
+    """One layer of multi-head self-attention with seeded weights.
+
+    Args:
+        options: sizes, seed and what to leave out.
+        place: puts arrays where the maths is to run; NumPy unless given.
+    """
+
+    name = "scratch"
+    n_layers = 1
+
+    def __init__(self, options: ScratchOptions, place: Place = np.asarray) -> None:
+        self.options = options
+        self.place = place
+
+    @property
+    def n_heads(self) -> int:
+        """How many heads the layer has."""
+        return self.options.n_heads
+
+    @property
+    def provenance(self) -> Provenance:
+        """The options, and where the maths runs."""
+        what = {"attnviz": __version__, "source": "scratch", "model": "scratch"}
+        return {**what, **asdict(self.options), "backend": "numpy", "device": "cpu", "dtype": "float32"}
+
+    def prepare(self, text: str, *, truncate: bool = False) -> "ScratchRun":
+        """Split `text` into words and marks; any length will do, so `truncate` has nothing to cut.
+
+        Raises:
+            RequestError: the text has no tokens.
+        """
+        tokens = split_words(checked_text(text))
+        if not tokens:
+            raise RequestError("the text is empty: it gives no tokens")
+        return ScratchRun(self, tokens)
+
+    def projections(self) -> Projections:
+        """Query, key and value matrices [d_model, d_model], drawn in that order from a normal distribution.
+
+        Its variance is 1/d_model, so that scores divided by √d_head keep about unit variance.
+        """
+        d = self.options.d_model
+        rng = np.random.Generator(np.random.PCG64(self.options.seed))
+        matrices = [(rng.standard_normal((d, d)) / d**0.5).astype(np.float32) for _ in range(3)]
+        if self.options.shared_projections:
+            width = d // self.options.n_heads
+            matrices = [np.tile(matrix[:, :width], self.options.n_heads) for matrix in matrices]
+        return Projections(*(self.place(matrix) for matrix in matrices))
+
+    def embeddings(self, tokens: Tokens) -> Array:
+        """A vector [d_model] for each token, from the seed and its piece alone, plus its position's encoding."""
+        vectors = {piece: _vector(piece, self.options.seed, self.options.d_model) for piece in set(tokens.pieces)}
+        x = np.stack([vectors[piece] for piece in tokens.pieces])
+        if self.options.positions:
+            x += sinusoidal(np.arange(len(tokens), dtype=np.float64), self.options.d_model)
+        return self.place(x.astype(np.float32))
+
+
+def open_scratch(**options: int) -> Scratch:
+    """The scratch model with these fields of `ScratchOptions`.
+
+    Raises:
+        RequestError: the sizes do not go together.
+    """
+    return Scratch(ScratchOptions(**options))  # type: ignore[arg-type]  # a bool is an int too
+
+
+@dataclass(frozen=True)
+class ScratchRun:
+    """A text made ready for the scratch model."""
+
+    model: Scratch
+    tokens: Tokens
+    notes: tuple[str, ...] = ()
+
+    def maps(self, layers: Collection[int], *, single: bool = False, output: bool = True) -> Iterator[AttentionMap]:
+        """The one layer's map; its output, the heads' outputs joined, is always there."""
+        if 0 not in layers:
+            return
+        options, p = self.model.options, self.model.projections()
+        x = self.model.embeddings(self.tokens)
+        q, k, v = (projected(x, w) for w in (p.w_q, p.w_k, p.w_v))
+        layer = Projected(q, k, options.n_heads, scale=None if options.scale else 1.0)
+        weights, joined = layer.weights_and_output(v, single=single)
+        heads = head_names(options.n_heads, single=single)
+        yield AttentionMap("attention", 0, heads, weights, self.tokens, self.tokens, output=to_numpy(joined))
+
+
+def _vector(piece: str, seed: int, d_model: int) -> Floats:
+    digest = hashlib.blake2b(f"{seed}\0{piece}".encode(), digest_size=16).digest()
+    rng = np.random.Generator(np.random.PCG64(int.from_bytes(digest, "big")))
+    return rng.standard_normal(d_model)
+
+
+_JOINING = "'’-.,_·\u00ad"
+"""Between two letters or digits these stay inside the word: don't, well-known, 3.14."""
+
+
+def split_words(text: str) -> Tokens:
+    """Words and marks of `text`, upper case kept, nothing lost but blanks.
+
+    A word is a run of letters, digits and combining marks, with apostrophes, hyphens, dots and commas
+    inside it; a Chinese or Japanese character is a word of its own; any other mark or emoji too.
+
+    >>> split_words("Don't pay $3.14, ok?").pieces
+    ("Don't", 'pay', '$', '3.14', ',', 'ok', '?')
+    """
+    spans: list[tuple[int, int]] = []
+    for i, character in enumerate(text):
+        if character.isspace():
+            continue
+        joins = bool(spans) and spans[-1][1] == i and _joins(text, spans[-1][0], i)
+        if joins:
+            spans[-1] = (spans[-1][0], i + 1)
+        else:
+            spans.append((i, i + 1))
+    words = Tokens.of(text[first:last] for first, last in spans)
+    return replace(words, spans=tuple(spans))
+
+
+def _joins(text: str, first: int, i: int) -> bool:
+    """Whether the character at `i` goes on with the token that began at `first` and ends just before it."""
+    before, here = text[i - 1], text[i]
+    if unicodedata.category(here) in ("Mn", "Me", "Mc", "Cf") or before == "\u200d" or _is_skin_tone(here):
+        return True
+    if _is_letter(before) and _is_letter(here):
+        return True
+    if _is_flag_half(here):
+        return _is_flag_half(before) and i - first == 1
+    if here in _JOINING:
+        return _is_letter(before) and i + 1 < len(text) and _is_letter(text[i + 1])
+    return before in _JOINING and i - 1 > first and _is_letter(here)
+
+
+def _is_skin_tone(character: str) -> bool:
+    return "\U0001f3fb" <= character <= "\U0001f3ff"
+
+
+def _is_flag_half(character: str) -> bool:
+    return "\U0001f1e6" <= character <= "\U0001f1ff"
+
+
+_ONE_EACH = re.compile(r"[\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+
+
+def _is_letter(character: str) -> bool:
+    """A letter, digit or mark of a script that writes words together."""
+    if _ONE_EACH.match(character):
+        return False
+    return character.isalnum() or unicodedata.category(character) in ("Mn", "Mc", "Me", "Cf")

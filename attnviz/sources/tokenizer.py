@@ -1,0 +1,131 @@
+"""The tokenizer of a checkpoint folder: text to ids, with what each piece is and where it stands."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from tokenizers import Encoding, Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.processors import BertProcessing
+
+from attnviz.errors import AttnvizError, RequestError
+from attnviz.sources.model import checked_text
+from attnviz.tokens import Tokens, visible
+
+FILE, VOCABULARY = "tokenizer.json", "vocab.txt"
+UNKNOWN = "[UNK]"
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A text as the model takes it."""
+
+    ids: tuple[int, ...]
+    types: tuple[int, ...]
+    """0 throughout for a single text."""
+    tokens: Tokens
+    notes: tuple[str, ...]
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """The folder's tokenizer, from tokenizer.json or BERT's older vocab.txt, neither padding nor truncating.
+
+    Raises:
+        AttnvizError: there is none, or it is damaged.
+    """
+    path = folder / FILE
+    try:
+        if path.is_file():
+            tokenizer = Tokenizer.from_file(str(path))
+        elif (folder / VOCABULARY).is_file():
+            tokenizer = _wordpiece(folder)
+        else:
+            raise AttnvizError(
+                f"{folder} has no tokenizer ({FILE} or {VOCABULARY}): without it every word would be unknown"
+            )
+    except AttnvizError:
+        raise
+    except Exception as error:  # (tokenizers raises no narrower class)
+        raise AttnvizError(f"the tokenizer in {folder} is damaged: {error}") from error
+    tokenizer.no_padding()  # published files often pad or truncate to a fixed length
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def _wordpiece(folder: Path) -> Tokenizer:
+    """The tokenizer that BERT's vocab.txt stands for, put together from its parts."""
+    settings = folder / "tokenizer_config.json"
+    config = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
+    vocabulary = WordPiece.read_file(str(folder / VOCABULARY))
+    tokenizer = Tokenizer(WordPiece(vocabulary, unk_token=UNKNOWN))
+    tokenizer.normalizer = BertNormalizer(lowercase=bool(config.get("do_lower_case", True)))
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    tokenizer.add_special_tokens(["[PAD]", UNKNOWN, "[CLS]", "[SEP]", "[MASK]"])
+    ids = tokenizer.get_vocab()
+    tokenizer.post_processor = BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"]))
+    return tokenizer
+
+
+def encode(tokenizer: Tokenizer, text: str, limit: int, *, truncate: bool = False) -> Encoded:
+    """`text` as ids and tokens, at most `limit` of them.
+
+    Raises:
+        RequestError: it has no tokens, or more than `limit` and `truncate` is not set.
+    """
+    encoding = tokenizer.encode(checked_text(text))
+    if all(encoding.special_tokens_mask):
+        raise RequestError("the text is empty: it gives no tokens (special tokens alone are not shown)")
+    notes = []
+    if len(encoding) > limit:
+        if not truncate:
+            raise RequestError(
+                f"the text has {len(encoding)} tokens, special ones included, and the model takes at most {limit}:"
+                f" shorten it, or keep the first {limit} with --truncate"
+            )
+        notes.append(f"the text has {len(encoding)} tokens; only the first {limit} are used")
+        tokenizer.enable_truncation(limit)
+        encoding = tokenizer.encode(text)
+        tokenizer.no_truncation()
+    unknown = _unknown_token(tokenizer)
+    tokens = _tokens(encoding, text, unknown)
+    notes += _unknown_notes(tokens, text, unknown)
+    return Encoded(tuple(encoding.ids), tuple(encoding.type_ids), tokens, tuple(notes))
+
+
+def _unknown_token(tokenizer: Tokenizer) -> str | None:
+    return getattr(tokenizer.model, "unk_token", None)
+
+
+def _tokens(encoding: Encoding, text: str, unknown: str | None) -> Tokens:
+    special = tuple(bool(flag) for flag in encoding.special_tokens_mask)
+    spans = tuple((0, 0) if flag else span for span, flag in zip(encoding.offsets, special, strict=True))
+    shown = tuple(
+        _shown(piece, text[first:last], unknown) for piece, (first, last) in zip(encoding.tokens, spans, strict=True)
+    )
+    return Tokens(tuple(encoding.tokens), shown, spans, special)
+
+
+def _shown(piece: str, source: str, unknown: str | None) -> str:
+    """The characters of the input, as they were typed; ## stays, and what is unknown is shown as such."""
+    if not source or piece == unknown:
+        return piece
+    return f"##{source}" if piece.startswith("##") and not source.startswith("##") else source
+
+
+def _unknown_notes(tokens: Tokens, text: str, unknown: str | None) -> list[str]:
+    """Which words the model does not know, since all it sees of them is the same one token."""
+    places: dict[str, list[str]] = {}
+    for i, piece in enumerate(tokens.pieces):
+        if piece == unknown and not tokens.special[i]:
+            places.setdefault(visible(text[slice(*tokens.spans[i])]), []).append(str(i))
+    if not places:
+        return []
+    words = ", ".join(f"{word} (token {_first(5, numbers)})" for word, numbers in list(places.items())[:5])
+    more = f" and {len(places) - 5} other words" if len(places) > 5 else ""
+    return [f"not in the model's vocabulary, so {unknown} to it: {words}{more}"]
+
+
+def _first(most: int, items: list[str]) -> str:
+    return ", ".join(items[:most]) + (", …" if len(items) > most else "")
