@@ -17,7 +17,7 @@ def main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # for short texts two threads take twice as long as one
     signal.signal(signal.SIGTERM, _terminated)
     try:
-        from attnviz.cli.commands import app  # noqa: PLC0415 (an interrupt while importing is one too)
+        from attnviz.cli.app import app  # noqa: PLC0415 (an interrupt while importing is one too)
 
         app(prog_name="attnviz")
     except KeyboardInterrupt:

@@ -17,6 +17,7 @@ def attend(
     heads: Collection[int] | None = None,
     single: bool = False,
     hide_special: bool = False,
+    with_output: bool = False,
     **scratch: Any,
 ) -> AttentionRecord:
     """The attention of every head of `model` on `text`.
@@ -27,6 +28,7 @@ def attend(
         layers, heads: which, counted from 0; all unless given.
         single: also the full-width head of the same projections, first.
         hide_special: leave out tokens that the tokenizer added; rows then sum to less than 1.
+        with_output: also each layer's attention output; the scratch model's is always there.
         scratch: `n_heads`, `d_model`, `seed`, `positions`, `scale`, `shared_projections`, for the scratch model.
 
     Returns:
@@ -43,7 +45,10 @@ def attend(
     prepared = opened.prepare(text)
     selection = Selection.of(layers, heads, opened.n_layers, opened.n_heads)
     chosen = selection.layers_or(range(opened.n_layers))
-    maps = (selection.heads_of(one) for one in prepared.maps(chosen, single=single))
+    maps = (
+        selection.heads_of(one)
+        for one in prepared.maps(chosen, single=single, output=with_output or opened.gives_output)
+    )
     collector = RecordCollector()
     collect((without_special(one) for one in maps) if hide_special else maps, [collector])
     return collector.result({**opened.provenance, "text": text}, prepared.notes)

@@ -52,14 +52,14 @@ def split_heads(x: Array, n_heads: int) -> Array:
     """[..., token, n_heads · d_head] → [..., head, token, d_head]; head h owns columns h·d_head onwards.
 
     Raises:
-        RequestError: the width is no multiple of `n_heads`.
+        RequestError: the width is no multiple of `n_heads`, or 0.
 
     >>> import numpy as np
     >>> split_heads(np.arange(8).reshape(2, 4), 2).tolist()
     [[[0, 1], [4, 5]], [[2, 3], [6, 7]]]
     """
     width = x.shape[-1]
-    if n_heads < 1 or width % n_heads:
+    if n_heads < 1 or width < 1 or width % n_heads:
         raise RequestError(heads_message(width, n_heads))
     xp = namespace(x)
     return xp.moveaxis(xp.reshape(x, (*x.shape[:-1], n_heads, width // n_heads)), -2, -3)
@@ -175,11 +175,28 @@ class Rule:
     """[key] booleans: False for padding, to which nothing attends."""
 
     mask: Array | None = None
-    """[query, key] or [head, query, key]: booleans, or floats that are added to the scores."""
+    """[query, key] or [head, query, key]: booleans, or floats that are added to the scores.
+
+    A mask of one row stands for all queries.
+    """
 
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 1:
             raise RequestError(f"a window holds at least the token itself: 1 or more, got {self.window}")
+
+    def check(self, n_queries: int, n_keys: int) -> None:
+        """Refuse what is made for another number of queries or keys.
+
+        Raises:
+            RequestError: it does not fit.
+        """
+        if self.keys is not None and self.keys.shape[-1] != n_keys:
+            raise RequestError(f"the padding is given for {self.keys.shape[-1]} keys, but there are {n_keys} keys")
+        if self.mask is not None:
+            rows, columns = self.mask.shape[-2:]
+            if rows not in (1, n_queries) or columns != n_keys:
+                sizes = f"{n_queries} queries and {n_keys} keys"
+                raise RequestError(f"the mask is {rows} × {columns}, but there are {sizes}")
 
     def block(self, start: int, stop: int, n_keys: int, scores: Array) -> tuple[Array | None, Array | None]:
         """What rows `start` to `stop` may attend to, and what is added to their scores.
@@ -205,13 +222,21 @@ class Rule:
             conditions.append(self.keys[None, :])
         bias = None
         if self.mask is not None:
-            rows = self.mask[..., start:stop, :]
+            rows = self.mask if self.mask.shape[-2] == 1 else self.mask[..., start:stop, :]
             if is_bool(rows):
                 conditions.append(rows)
             else:
-                allowed, bias = additive(rows)
+                allowed, bias = _added(rows, scores)
                 conditions.append(allowed)
         return _all_of(conditions), bias
+
+
+def _added(bias: Array, scores: Array) -> tuple[Array, Array]:
+    allowed, bias = additive(bias)
+    if bias.dtype == scores.dtype:
+        return allowed, bias
+    within, bias = additive(like(bias, scores))  # the scores' dtype may be too narrow for what the mask's holds
+    return allowed & within, bias
 
 
 def _all_of(conditions: Sequence[Array]) -> Array | None:
@@ -240,17 +265,21 @@ def attention_weights(
     Returns:
         [..., head, row, key] in 0..1, in the dtype of `q`.
 
+    Raises:
+        RequestError: the rule, or the width of the keys, does not fit the queries.
+
     >>> import numpy as np
     >>> keys = np.array([[[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]])
     >>> attention_weights(np.array([[[1.0, 0.0]]]), keys).round(3)
     array([[[0.401, 0.198, 0.401]]])
     """
     stop = q.shape[-2] if stop is None else stop
+    rule.check(q.shape[-2], k.shape[-2])
     rows = q[..., start:stop, :]
     scores = scaled_scores(widened(rows), widened(k), scale)
     allowed, bias = rule.block(start, stop, k.shape[-2], scores)
     if bias is not None:
-        scores = scores + like(bias, scores)
+        scores = scores + bias
     return like(softmax(scores, allowed), q)
 
 

@@ -1,5 +1,6 @@
 """Collectors: each sees every attention map once, row block by row block, and folds it into its result."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ import numpy.typing as npt
 
 from attnviz.arrays import Floats
 from attnviz.maps import AttentionMap, AttentionRecord, Provenance, StoredWeights
+from attnviz.memory import check_room
 
 Edges = npt.NDArray[np.intp]
 """Where tiles begin, and after the last where it ends: n tiles have n + 1 edges."""
@@ -64,14 +66,22 @@ class RecordCollector(Collector):
         return self._layers is None or one.layer in self._layers
 
     def begin(self, one: AttentionMap) -> None:
-        """Make room for the map."""
+        """Make room for the map.
+
+        Raises:
+            RequestError: this map and those before it are more than the memory holds.
+        """
+        shapes = [one.weights.shape, *(kept.weights.shape for kept in self._maps)]
+        check_room(4 * sum(math.prod(shape) for shape in shapes), "keeping every weight")
         self._map = one
         self._array: Floats = np.empty(one.weights.shape, np.float32)
 
     def fold(self, start: int, block: Floats) -> None:
         """Copy the rows; float64 ones make the whole map float64."""
-        if block.dtype != self._array.dtype:
-            self._array = self._array.astype(block.dtype)
+        if block.dtype == np.float64 != self._array.dtype:
+            wide = np.empty(self._array.shape, np.float64)
+            wide[:, :start] = self._array[:, :start]  # what lies after it is not filled, and may not be a number
+            self._array = wide
         self._array[:, start : start + block.shape[1]] = block
 
     def finish(self) -> None:
@@ -131,9 +141,12 @@ class HeatmapCollector(Collector):
         self._rows, self._columns = tile_edges(n_queries, self._limits[0]), tile_edges(n_keys, self._limits[1])
         self._sums = np.zeros((n_heads, len(self._rows) - 1, len(self._columns) - 1))
         self._mass = np.zeros(n_heads)
+        self._dtype: npt.DTypeLike = np.float32
 
     def fold(self, start: int, block: Floats) -> None:
-        """Add the rows to their tiles."""
+        """Add the rows to their tiles; float64 ones make the whole heatmap float64."""
+        if block.dtype == np.float64:
+            self._dtype = np.float64
         exact = len(self._columns) - 1 == block.shape[2]
         sums = block if exact else np.add.reduceat(block, self._columns[:-1], axis=2, dtype=np.float64)
         self._mass += sums.sum(axis=(1, 2), dtype=np.float64)
@@ -144,7 +157,7 @@ class HeatmapCollector(Collector):
     def finish(self) -> None:
         """Turn sums into means."""
         counts = np.diff(self._rows)[:, None] * np.diff(self._columns)[None, :]
-        values = (self._sums / counts).astype(np.float32)
+        values = (self._sums / counts).astype(self._dtype)
         mass = self._mass / max(1, len(self._map.query))
         self._heatmaps.append(Heatmap(self._map, values, self._rows, self._columns, mass))
 

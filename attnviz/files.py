@@ -1,14 +1,39 @@
-"""Writing files whole or not at all, and what to say when one cannot be written."""
+"""What stands at a path; writing files whole or not at all, and what to say when one cannot be written."""
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from attnviz.errors import AttnvizError, RequestError
+
+_NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL)
+
+
+def kind_at(path: Path) -> Literal["nothing", "file", "folder", "stream"]:
+    """What is at `path`, links followed; a stream is a pipe or a device.
+
+    Raises:
+        AttnvizError: that cannot be seen, as in a folder that may not be entered.
+
+    >>> kind_at(Path("/no/such/path")), kind_at(Path("/"))
+    ('nothing', 'folder')
+    """
+    try:
+        mode = path.stat().st_mode
+    except ValueError:  # a NUL in the name
+        return "nothing"
+    except OSError as error:
+        if error.errno in _NOTHING:
+            return "nothing"
+        raise AttnvizError(f"{path} cannot be looked at: {error.strerror}") from error
+    if stat.S_ISDIR(mode):
+        return "folder"
+    return "file" if stat.S_ISREG(mode) else "stream"
 
 
 def check_output(path: Path) -> None:
@@ -16,16 +41,17 @@ def check_output(path: Path) -> None:
 
     Raises:
         RequestError: it is a folder, or the folder it is to be in does not exist.
-        AttnvizError: the folder may not be written to.
+        AttnvizError: the folder, or a file that is there, may not be written to.
     """
-    if path.is_dir():
+    kind, folder = kind_at(path), path.parent
+    if kind == "folder":
         raise RequestError(f"output {path} is a folder: name a file in it")
-    folder = path.parent
-    if not folder.is_dir():
+    if kind_at(folder) != "folder":
         raise RequestError(f"output {path}: folder {folder} does not exist; make it first")
-    target = path if _is_stream(path) else folder
-    if not os.access(target, os.W_OK):
-        raise AttnvizError(f"output {path} cannot be written: no permission to write to {target}")
+    there = [] if kind == "nothing" else [path]
+    for target in there if kind == "stream" else [folder, *there]:
+        if not os.access(target, os.W_OK):
+            raise AttnvizError(f"output {path} cannot be written: no permission to write to {target}")
 
 
 @contextmanager
@@ -38,7 +64,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         AttnvizError: it cannot be written.
     """
     try:
-        if _is_stream(path):
+        if kind_at(path) == "stream":
             with path.open("wb") as stream:
                 yield stream
             return
@@ -51,10 +77,6 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         raise
     except OSError as error:
         raise AttnvizError(f"output {path} cannot be written: {error.strerror or error}") from error
-
-
-def _is_stream(path: Path) -> bool:
-    return path.exists() and not stat.S_ISREG(path.stat().st_mode)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
-from attnviz.arrays import Array, Floats, to_numpy
+from attnviz.arrays import Array, Floats, namespace, to_numpy
 from attnviz.attention import EVERYTHING, Rule, attention_weights
 from attnviz.errors import AttnvizError
 from attnviz.tokens import Tokens
@@ -84,6 +84,19 @@ class ComputedWeights:
         """The same rows in NumPy."""
         return to_numpy(self.block(start, stop))
 
+    def of(self, heads: Sequence[int]) -> "ComputedWeights":
+        """These heads alone, each with the keys of its group, so that the others are never computed."""
+        group = self.q.shape[0] // self.k.shape[0]
+        mask = self.rule.mask
+        rule = self.rule
+        if mask is not None and mask.ndim == 3 and mask.shape[0] > 1:
+            rule = replace(rule, mask=_at(mask, heads))
+        return replace(self, q=_at(self.q, heads), k=_at(self.k, [h // group for h in heads]), rule=rule)
+
+
+def _at(x: Array, indices: Sequence[int]) -> Array:
+    return namespace(x).stack([x[i, ...] for i in indices])
+
 
 @dataclass(frozen=True)
 class StackedHeads:
@@ -119,11 +132,22 @@ class PickedWeights:
     def rows(self, start: int, stop: int) -> Floats:
         """The picked part of rows `start` to `stop`, a run of neighbouring queries at a time."""
         blocks = [self.base.rows(first, last) for first, last in runs(self.queries[start:stop])]
+        blocks = blocks or [self.base.rows(0, 0)]
         block = np.concatenate(blocks, axis=1) if len(blocks) != 1 else blocks[0]
         _, _, n_keys = self.base.shape
         if len(self.heads) != block.shape[0] or self.heads != tuple(range(block.shape[0])):
             block = block[list(self.heads)]
         return block if self.keys == tuple(range(n_keys)) else block[:, :, list(self.keys)]
+
+
+def made_for(weights: Weights) -> tuple[int, int, int]:
+    """Heads, queries, keys of what is really made for rows of `weights`: picking makes more than it keeps."""
+    _, queries, _ = weights.shape
+    made = weights
+    while isinstance(made, PickedWeights):
+        made = made.base
+    heads, _, keys = made.shape
+    return heads, queries, keys
 
 
 def block_ranges(shape: tuple[int, int, int]) -> Iterator[tuple[int, int]]:
@@ -183,7 +207,7 @@ class AttentionMap:
 
     def blocks(self) -> Iterator[tuple[int, Floats]]:
         """All rows, in blocks of bounded size: the first row of each, and its weights [head, row, key]."""
-        for start, stop in block_ranges(self.weights.shape):
+        for start, stop in block_ranges(made_for(self.weights)):
             yield start, self.rows(start, stop)
 
     def pick(
@@ -192,23 +216,35 @@ class AttentionMap:
         queries: Sequence[int] | None = None,
         keys: Sequence[int] | None = None,
     ) -> "AttentionMap":
-        """The map of some heads, queries and keys, by index; None keeps all of an axis."""
+        """The map of some heads, queries and keys, by index; None keeps all of an axis.
+
+        Raises:
+            IndexError: an index is not there; it does not count from the end.
+        """
         if heads is queries is keys is None:
             return self
         n_heads, n_queries, n_keys = self.weights.shape
-        heads, queries, keys = (
-            tuple(range(size) if picked is None else picked)
-            for picked, size in ((heads, n_heads), (queries, n_queries), (keys, n_keys))
-        )
+        heads, queries, keys = _chosen(heads, n_heads), _chosen(queries, n_queries), _chosen(keys, n_keys)
+        weights, kept = self.weights, heads
+        if isinstance(weights, ComputedWeights) and heads and heads != tuple(range(n_heads)):
+            weights, kept = weights.of(heads), tuple(range(len(heads)))
         return replace(
             self,
             heads=tuple(self.heads[i] for i in heads),
-            weights=PickedWeights(self.weights, heads, queries, keys),
+            weights=PickedWeights(weights, kept, queries, keys),
             query=self.query.pick(queries),
             key=self.key.pick(keys),
             output=None if self.output is None else self.output[list(queries)],
-            cut=self.cut or len(keys) < n_keys,
+            cut=self.cut or len(set(keys)) < n_keys,
         )
+
+
+def _chosen(indices: Sequence[int] | None, size: int) -> tuple[int, ...]:
+    chosen = tuple(range(size) if indices is None else indices)
+    for index in chosen:
+        if not 0 <= index < size:
+            raise IndexError(f"no index {index} of {size}")
+    return chosen
 
 
 @dataclass(frozen=True)

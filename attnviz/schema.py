@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from attnviz.arrays import Floats
+from attnviz.arrays import Floats, to_numpy
 from attnviz.errors import AttnvizError, RequestError
-from attnviz.maps import AttentionMap, AttentionRecord, StoredWeights
+from attnviz.maps import AttentionMap, AttentionRecord, Head, Provenance, StoredWeights
 from attnviz.tokens import Tokens
+
+T = TypeVar("T")
 
 SCHEMA = "attnviz/1"
 """A change of what a name means is a new number."""
@@ -36,7 +38,7 @@ def to_fields(record: AttentionRecord) -> Fields:
         raise AttnvizError("there is no attention to write: the record holds no maps")
     first = record.maps[0]
     for one in record.maps[1:]:
-        if (one.heads, one.query, one.key) != (first.heads, first.query, first.key):
+        if _shared(one) != _shared(first):
             raise RequestError(
                 f"layer {first.layer} and layer {one.layer} hold different heads or tokens, and one array cannot hold"
                 " both: choose the same heads for every layer"
@@ -62,6 +64,11 @@ def to_fields(record: AttentionRecord) -> Fields:
     return Fields(plain, arrays)
 
 
+def _shared(one: AttentionMap) -> tuple[object, ...]:
+    """What is written once, for all maps."""
+    return one.heads, one.query, one.key, one.stack, one.kind, one.cut
+
+
 def _token_fields(axis: str, tokens: Tokens) -> dict[str, Any]:
     return {
         f"{axis}_tokens": list(tokens.pieces),
@@ -80,30 +87,89 @@ def from_fields(plain: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
     if (found := plain.get("schema")) != SCHEMA:
         raise AttnvizError(f"its schema is {found!r}: this version of attnviz reads {SCHEMA!r}")
     try:
-        weights, outputs = arrays["weights"], arrays.get("output")
-        query, key = (_tokens_from(axis, plain) for axis in ("query", "key"))
-        maps = tuple(
-            AttentionMap(
-                name=plain["names"][i],
-                layer=layer,
-                heads=tuple(plain["heads"]),
-                weights=StoredWeights(weights[i]),
-                query=query,
-                key=key,
-                stack=plain["stack"],
-                kind=plain["kind"],
-                output=None if outputs is None else outputs[i],
-                cut=plain["keys_left_out"],
-            )
-            for i, layer in enumerate(plain["layers"])
-        )
-        return AttentionRecord(maps, plain["provenance"], tuple(plain["notes"]))
+        return _record(plain, arrays)
     except KeyError as error:
         raise AttnvizError(f"it has no {error.args[0]!r}") from error
     except (IndexError, TypeError, ValueError) as error:
         raise AttnvizError(f"its parts do not fit together: {error}") from error
 
 
+def _record(plain: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> AttentionRecord:
+    layers, names = _list_of(int, "layers", plain), _list_of(str, "names", plain)
+    weights, outputs = _array("weights", arrays["weights"], 4), arrays.get("output")
+    if outputs is not None:
+        outputs = _array("output", outputs, 3)
+    parts = [weights] if outputs is None else [weights, outputs]
+    if any(len(part) != len(layers) for part in (names, *parts)):
+        raise AttnvizError(f"its layers are {len(layers)}, but there are {len(names)} names and {len(weights)} weights")
+    query, key = (_tokens_from(axis, plain) for axis in ("query", "key"))
+    maps = tuple(
+        AttentionMap(
+            name=names[i],
+            layer=layer,
+            heads=_heads(plain["heads"]),
+            weights=StoredWeights(weights[i]),
+            query=query,
+            key=key,
+            stack=_one_of(("encoder", "decoder"), "stack", plain),
+            kind=_one_of(("self", "cross"), "kind", plain),
+            output=None if outputs is None else outputs[i],
+            cut=_one_of((False, True), "keys_left_out", plain),
+        )
+        for i, layer in enumerate(layers)
+    )
+    return AttentionRecord(maps, _provenance(plain["provenance"]), _list_of(str, "notes", plain))
+
+
+def _list_of(kind: type[T], name: str, plain: Mapping[str, Any]) -> tuple[T, ...]:
+    values = plain[name]
+    if not isinstance(values, list) or not all(type(value) is kind for value in values):
+        raise AttnvizError(f"its {name} is no list of {kind.__name__}")
+    return tuple(values)
+
+
+def _one_of(allowed: tuple[Any, ...], name: str, plain: Mapping[str, Any]) -> Any:
+    value = plain[name]
+    if not any(type(value) is type(one) and value == one for one in allowed):
+        raise AttnvizError(f"its {name} is {value!r}, which is none of {', '.join(map(repr, allowed))}")
+    return value
+
+
+def _array(name: str, array: npt.NDArray[Any], n_axes: int) -> Floats:
+    if array.dtype.kind != "f":
+        raise AttnvizError(f"its {name} are {array.dtype}, not floating-point numbers")
+    if array.ndim != n_axes:
+        raise AttnvizError(f"its {name} have {array.ndim} axes, not {n_axes}")
+    return to_numpy(array)
+
+
+def _heads(values: Any) -> tuple[Head, ...]:
+    if not isinstance(values, list) or not all(type(value) is int or value == "single" for value in values):
+        raise AttnvizError("its heads is no list of numbers and 'single'")
+    return tuple(values)
+
+
+def _provenance(value: Any) -> Provenance:
+    """The provenance, if it has what is printed of every record."""
+    if not isinstance(value, dict):
+        raise AttnvizError("its provenance is no JSON object")
+    for name in ("attnviz", "model", "backend", "device", "dtype", "text"):
+        if not isinstance(value[name], str):
+            raise AttnvizError(f"its provenance has a {name} that is no text")
+    return value
+
+
 def _tokens_from(axis: str, plain: Mapping[str, Any]) -> Tokens:
-    spans = tuple((int(first), int(last)) for first, last in plain[f"{axis}_spans"])
-    return Tokens(tuple(plain[f"{axis}_tokens"]), tuple(plain[f"{axis}_text"]), spans, tuple(plain[f"{axis}_special"]))
+    spans = plain[f"{axis}_spans"]
+    if not isinstance(spans, list) or not all(_is_span(span) for span in spans):
+        raise AttnvizError(f"its {axis}_spans is no list of pairs of numbers")
+    return Tokens(
+        _list_of(str, f"{axis}_tokens", plain),
+        _list_of(str, f"{axis}_text", plain),
+        tuple((first, last) for first, last in spans),
+        _list_of(bool, f"{axis}_special", plain),
+    )
+
+
+def _is_span(value: Any) -> bool:
+    return isinstance(value, list) and [type(part) for part in value] == [int, int]

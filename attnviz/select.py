@@ -8,6 +8,7 @@ from attnviz.errors import RequestError
 from attnviz.maps import AttentionMap
 
 ALL = "all"
+_MOST_DIGITS = 20
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,15 @@ class Selection:
         return cls.parse(layer, head, n_layers, n_heads)
 
     def layers_or(self, default: Iterable[int]) -> tuple[int, ...]:
-        """The layers asked for, or `default` where none were."""
-        return tuple(default) if self.layers is None else self.layers
+        """The layers asked for, or `default` where none were, with those of which single heads were asked for."""
+        if self.layers is not None:
+            return self.layers
+        named = {layer for layer, _ in self.heads or () if layer is not None}
+        return tuple(sorted(named.union(default)))
+
+    def count_heads(self, n_heads: int) -> int:
+        """The most heads that one layer keeps of its `n_heads`."""
+        return n_heads if self.heads is None else len({head for _, head in self.heads})
 
     def heads_of(self, one: AttentionMap) -> AttentionMap:
         """The map with the heads asked for; the single head stays where it is there."""
@@ -88,18 +96,21 @@ def _numbers(spec: str, size: int, what: str) -> tuple[int, ...]:
         match = re.fullmatch(r"(-?\d+)(?:-(\d+))?", text)
         if not match:
             raise RequestError(f"--{what} {spec!r} is no list of {what}s: type numbers such as 0,3-5, -1 or {ALL}")
-        first = _index(int(match[1]), size, what)
-        last = _index(int(match[2]), size, what) if match[2] else first
+        first = _index(match[1], size, what)
+        last = _index(match[2], size, what) if match[2] else first
         if last < first:
             raise RequestError(f"--{what} {text!r} runs backwards: type {last}-{first}")
         chosen.update(range(first, last + 1))
     return tuple(sorted(chosen))
 
 
-def _index(number: int, size: int, what: str) -> int:
-    if not -size <= number < size:
-        raise RequestError(f"no {what} {number}: {what}s are counted from 0, here 0 to {size - 1}")
-    return number % size
+def _index(digits: str, size: int, what: str) -> int:
+    """The number that is typed, counted from the end where it is negative."""
+    if len(digits) > _MOST_DIGITS or not -size <= int(digits) < size:
+        shown = digits if len(digits) <= _MOST_DIGITS else f"{digits[:_MOST_DIGITS]}…"
+        there = "only 0" if size == 1 else f"0 to {size - 1}"
+        raise RequestError(f"no {what} {shown}: {what}s are counted from 0, here {there}")
+    return int(digits) % size
 
 
 def without_special(one: AttentionMap) -> AttentionMap:

@@ -56,7 +56,7 @@ class Tokens:
         )
 
     def find(self, wanted: str) -> tuple[int, ...]:
-        """Where `wanted` is: every token whose piece or shown text it is, else the position it names.
+        """Where `wanted` is: the position, where it is an integer, else every token whose piece or shown text it is.
 
         Raises:
             RequestError: there is no such token or position.
@@ -64,11 +64,12 @@ class Tokens:
         >>> Tokens.of(["the", "cat", "the"]).find("the"), Tokens.of("ab").find("-1")
         ((0, 2), (1,))
         """
-        if re.fullmatch(r"-?\d+", wanted):
+        if re.fullmatch(r"-?[0-9]{1,18}", wanted):  # other digits and longer numbers are no positions
             position = int(wanted)
             if -len(self) <= position < len(self):
                 return (position % len(self),)
-            raise RequestError(f"no query {wanted}: positions go from 0 to {len(self) - 1}")
+            there = f"positions go from 0 to {len(self) - 1}" if len(self) else "there are no tokens"
+            raise RequestError(f"no query {wanted}: {there}")
         forms: tuple[Callable[[str], str], ...] = (str, str.casefold)
         for form in forms:  # as it is typed, else in any case
             pairs = zip(self.pieces, self.text, strict=True)
@@ -82,6 +83,8 @@ class Tokens:
 
 _NAMED = {" ": "␣", "\x7f": "␡", "": "⟨empty⟩"}
 _INVISIBLE = {"Cc", "Cf", "Zs", "Zl", "Zp", "Cs", "Co", "Cn"}
+_BLANK_ALL_THE_SAME = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
+"""Fillers and such, that count as letters, marks or symbols."""
 
 
 def visible(text: str) -> str:
@@ -111,4 +114,6 @@ def _visible_character(text: str, i: int, only_blanks: bool) -> str:
         return chr(0x2400 + ord(c))
     if c in _NAMED:
         return _NAMED[c]
-    return f"⟨U+{ord(c):04X}⟩" if unicodedata.category(c) in _INVISIBLE else c
+    stray = i == 0 and "\ufe00" <= c <= "\ufe0f"  # a variation selector with nothing to vary
+    unseen = stray or c in _BLANK_ALL_THE_SAME or unicodedata.category(c) in _INVISIBLE
+    return f"⟨U+{ord(c):04X}⟩" if unseen else c

@@ -2,25 +2,71 @@
 
 import os
 import sys
+from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from attnviz._version import __version__
-from attnviz.cli.console import complain
+from attnviz.cli.messages import complain
 from attnviz.errors import AttnvizError
+from attnviz.lazy import function
 
 BROKEN_PIPE = 141
-UsageError = typer.BadParameter.__base__
+UsageError: Any = typer.BadParameter.__base__
 """What Typer raises when options are wrong; it has no public name of its own."""
 
 
-class Group(TyperGroup):
-    """Turns the library's errors into one line on standard error and an exit code."""
+@dataclass(frozen=True)
+class Entry:
+    """A command that is imported when it is called."""
+
+    app: str
+    """`module:name` of the Typer application that is the command."""
+    summary: str
+    """Its line in the list of commands."""
+
+
+COMMANDS = {
+    "heads": Entry("attnviz.cli.heads:app", "Show the attention heads of a model on a text, side by side."),
+}
+
+
+class Commands(TyperGroup):
+    """The commands, and the library's errors as one line on standard error and an exit code."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of the commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name, or None."""
+        entry = COMMANDS.get(cmd_name)
+        return typer.main.get_command(function(entry.app)) if entry else None  # type: ignore[arg-type]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that `args` begin with.
+
+        Raises:
+            UsageError: there is no such command.
+        """
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            near = get_close_matches(name, COMMANDS, n=1)
+            meant = f"did you mean {near[0]}?" if near else 'for a text, type: attnviz heads "…"'
+            ctx.fail(f"No such command {name!r}; there is {', '.join(COMMANDS)}; {meant}")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
+        arguments = list(ctx.args)
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -30,29 +76,37 @@ class Group(TyperGroup):
         except BrokenPipeError:
             _forget_stdout()
             raise typer.Exit(BROKEN_PIPE) from None
+        except OSError as error:
+            _forget_stdout()
+            complain(f"standard output cannot be written: {error.strerror}")
+            raise typer.Exit(AttnvizError.exit_code) from None
         except MemoryError:
             complain("not enough memory: choose fewer layers with --layer or heads with --head")
             raise typer.Exit(AttnvizError.exit_code) from None
-        except UsageError as error:  # type: ignore[misc]
-            _explain_dash(error, ctx)
+        except UsageError as error:
+            _explain(error, arguments)
             raise
         return result
 
 
 def _forget_stdout() -> None:
-    """Let nothing more be flushed to a reader who is gone."""
+    """Let nothing more be flushed to where it cannot go."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _explain_dash(error: Any, ctx: Any) -> None:
-    """Where an unknown option may have been meant as a text, say how to type it."""
-    option = getattr(error, "option_name", None)
-    if option and not getattr(error, "possibilities", None):
-        error.message += "\nA text that begins with - goes after --, as in: attnviz heads -- '-5 degrees'"
+def _explain(error: Any, arguments: list[str]) -> None:
+    """Say what Typer leaves out: the value that was got, and how to type a text that looks like an option."""
+    if getattr(error, "option_name", None) and not getattr(error, "possibilities", None):
+        error.message += "\nA text that begins with - goes after --, as in: attnviz heads -- '-5 degrees outside'"
+    for option in getattr(getattr(error, "param", None), "opts", ()):
+        given = [value for name, value in zip(arguments, arguments[1:], strict=False) if name == option]
+        given += [one.partition("=")[2] for one in arguments if one.startswith(f"{option}=")]
+        if given:
+            error.message += f", got {given[-1]!r}"
 
 
 app = typer.Typer(
-    cls=Group,
+    cls=Commands,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -65,7 +119,7 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(no_args_is_help=True)
 def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")

@@ -1,4 +1,4 @@
-"""The two streams as people see them: colours or none, how wide, in which characters."""
+"""Standard output as people see it: colours or none, how wide, in which characters."""
 
 import os
 import sys
@@ -10,7 +10,6 @@ from attnviz.render import Format
 from attnviz.render.panels import Board, Look
 from attnviz.render.plaintext import text_style
 from attnviz.render.terminal import TerminalStyle, view
-from attnviz.tokens import visible
 
 
 def stdout_console(width: int | None) -> Console:
@@ -42,15 +41,6 @@ def terminal_style(look: Look, file_format: Format | None) -> TerminalStyle:
 def show(board: Board, look: Look, description: str) -> None:
     """Draw a board on standard output, and below it what made the numbers."""
     console = stdout_console(look.width)
-    console.print(view(board, terminal_style(look, None)), end="")
-    console.print(Text(description, style="dim"))
-
-
-def note(message: str) -> None:
-    """Say something beside the result, on standard error."""
-    print(f"note: {visible(message)}", file=sys.stderr)  # noqa: T201
-
-
-def complain(message: str) -> None:
-    """Say on standard error why there is no result."""
-    print(f"Error: {visible(message)}", file=sys.stderr)  # noqa: T201
+    style = terminal_style(look, None)
+    console.print(view(board, style), end="")
+    console.print(Text(style.own(description), style="dim" if style.color else ""), soft_wrap=False)

@@ -2,15 +2,18 @@
 
 from dataclasses import dataclass
 
+import typer
+
 from attnviz.cli import options as opt
-from attnviz.cli.app import app
-from attnviz.cli.console import note, terminal_style
+from attnviz.cli.console import terminal_style
 from attnviz.cli.inputs import read_texts
+from attnviz.cli.messages import note
 from attnviz.cli.outputs import STDOUT, Output, parse_outputs
 from attnviz.cli.takers import BoardTaker, NumbersTaker, Story, Taker
 from attnviz.collect import Heatmap, HeatmapCollector, RecordCollector, collect
 from attnviz.errors import RequestError
 from attnviz.maps import AttentionMap
+from attnviz.memory import check_room
 from attnviz.render import PICTURE_TILES
 from attnviz.render.panels import Board, Look, heads_board, queries_board
 from attnviz.render.terminal import tile_limits
@@ -46,6 +49,9 @@ class Request:
         if self.query is not None:
             return queries_board(heatmaps, caption)
         return heads_board(heatmaps, caption, "overview" if self.overview else "heads")
+
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command()
@@ -111,7 +117,9 @@ def _run(request: Request, text: str, outputs: list[Output]) -> None:
     hidden = HeatmapCollector(1, 1)
     collectors = [taker.collector for taker in takers] + ([hidden] if request.hide_special else [])
     layers = {layer for output in outputs for layer in _layers(request, output)}
-    maps = prepared.maps(layers, single=request.single, output=request.with_output)
+    numbers = any(output.holds_numbers for output in outputs)
+    with_output = numbers and (request.with_output or request.model.gives_output)
+    maps = prepared.maps(layers, single=request.single, output=with_output)
     collect(map(request.narrow, maps), collectors)
     notes = [*prepared.notes, *_hidden_notes(request, prepared, hidden.result())]
     for line in notes:
@@ -128,12 +136,15 @@ def _layers(request: Request, output: Output) -> frozenset[int]:
 
 
 def _taker(request: Request, output: Output, prepared: Prepared) -> Taker:
-    layers = _layers(request, output)
+    layers, n_keys = _layers(request, output), len(prepared.tokens)
+    n_queries = len(prepared.tokens.find(request.query)) if request.query else n_keys
     if output.holds_numbers:
+        n_heads = request.selection.count_heads(request.model.n_heads)
+        check_room(4 * len(layers) * n_heads * n_queries * n_keys, "keeping every weight")
         return NumbersTaker(output, RecordCollector(layers))
     limits = PICTURE_TILES, PICTURE_TILES
     if output.format is None or output.format.holds == "text":
-        n_panels = len(prepared.tokens.find(request.query)) if request.query else request.model.n_heads
+        n_panels = n_queries if request.query else request.selection.count_heads(request.model.n_heads)
         limits = tile_limits(terminal_style(request.look, output.format), n_panels, request.overview)
     return BoardTaker(output, HeatmapCollector(*limits, layers), request.board, request.look)
 

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from attnviz.cli.console import note, show
+from attnviz.cli.console import show
+from attnviz.cli.messages import note
 from attnviz.cli.outputs import Output
 from attnviz.collect import Collector, Heatmap, HeatmapCollector, RecordCollector
 from attnviz.lazy import function

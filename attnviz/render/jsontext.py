@@ -1,8 +1,9 @@
 """A record as strict JSON: one key each, nine significant digits, written row by row."""
 
 import json
+import math
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -21,13 +22,17 @@ def write_json(record: AttentionRecord, stream: BinaryIO) -> None:
     """
     fields = to_fields(record)
     _note_missing(fields)
-    lines = [f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in fields.plain.items()]
-    stream.write(("{" + ",\n ".join(lines)).encode())
+    lines = [f"{json.dumps(key)}: {_dumped(value)}" for key, value in fields.plain.items()]
+    stream.write(("{" + ",\n ".join(lines)).encode(errors="backslashreplace"))  # half a surrogate pair as \\ud800
     for name, array in fields.arrays.items():
         stream.write(f",\n {json.dumps(name)}: ".encode())
         for chunk in _nested(array):
             stream.write(chunk.encode())
     stream.write(b"}\n")
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def _note_missing(fields: Fields) -> None:
@@ -51,9 +56,16 @@ def _nested(array: Floats) -> Iterator[str]:
 
 def _row(row: Floats) -> str:
     digits = "%.17g" if row.dtype == np.float64 else "%.9g"
-    if np.isfinite(row).all():
+    plain = np.isfinite(row) & ((row != 0) | ~np.signbit(row))
+    if plain.all():
         return "[" + ",".join([digits] * row.size) % tuple(row.tolist()) + "]"
-    return "[" + ",".join(digits % value if np.isfinite(value) else "null" for value in row.tolist()) + "]"
+    return "[" + ",".join(_number(value, digits) for value in row.tolist()) + "]"
+
+
+def _number(value: float, digits: str) -> str:
+    if not math.isfinite(value):
+        return "null"
+    return digits % value if value else str(value)  # -0 would read back as a whole number, which has no sign
 
 
 def json_bytes(record: AttentionRecord) -> int:

@@ -17,8 +17,8 @@ def write_npz(record: AttentionRecord, stream: BinaryIO) -> None:
     JSON text.
     """
     fields = to_fields(record)
-    plain = {name: as_array(value) for name, value in fields.plain.items()}
-    np.savez(stream, allow_pickle=False, **plain, **fields.arrays)
+    members: dict[str, Any] = {name: as_array(value) for name, value in fields.plain.items()} | fields.arrays
+    np.savez(stream, **members)
 
 
 def as_array(value: Any) -> npt.NDArray[Any]:

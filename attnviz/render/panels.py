@@ -82,11 +82,13 @@ class Board:
         return max((max(panel.rows.step, panel.columns.step) for panel in self.panels), default=1)
 
 
-_TOPS = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
+_TOPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+_ROUNDING = 1 + 1e-6
+"""float32's 0.2 is a little more than 0.2, and no reason to end at 0.5."""
 
 
 def range_top(values: Sequence[Floats]) -> float:
-    """The end of the colour range: 1, or the smallest round number that no value exceeds.
+    """The end of the colour range: 1, or the smallest round number that no finite value exceeds.
 
     Weights lie in 0..1. Over hundreds of tokens, or pooled, all of them can lie so near 0 that a picture
     on 0..1 would be black, so the range then closes in, by round steps, and is printed.
@@ -94,8 +96,18 @@ def range_top(values: Sequence[Floats]) -> float:
     >>> range_top([np.array([0.7])]), range_top([np.array([0.07])]), range_top([np.array([1.2])])
     (1.0, 0.1, 1.2)
     """
-    largest = max((float(np.nanmax(v)) for v in values if v.size and not np.isnan(v).all()), default=1.0)
-    return max(largest, min(top for top in _TOPS if top >= min(largest, 1.0)))
+    largest = max(map(_largest, values), default=-np.inf)
+    if largest == -np.inf:
+        return 1.0
+    return next((top for top in _TOPS if largest <= top * _ROUNDING), largest)
+
+
+def _largest(values: Floats) -> float:
+    """The largest finite value, or -inf where there is none."""
+    largest = float(values.max(initial=-np.inf))
+    if np.isfinite(largest):
+        return largest  # as good as always, and several times as fast
+    return float(values[np.isfinite(values)].max(initial=-np.inf))
 
 
 def head_title(head: Head) -> str:
@@ -109,8 +121,8 @@ def head_title(head: Head) -> str:
 
 def layer_title(one: AttentionMap) -> str:
     """What a layer is called: `layer 3`, and where it is not an encoder's self-attention also which."""
-    which = {("encoder", "self"): "", ("decoder", "self"): "decoder ", ("decoder", "cross"): "cross "}
-    return f"{which.get((one.stack, one.kind), '')}layer {one.layer}"
+    which = "cross " if one.kind == "cross" else {"encoder": "", "decoder": "decoder "}[one.stack]
+    return f"{which}layer {one.layer}"
 
 
 def token_axis(name: str, tokens: Tokens, edges: Edges) -> Axis:
@@ -139,13 +151,19 @@ def caption_of(provenance: Provenance, n_tokens: int) -> str:
 def describe(provenance: Provenance) -> str:
     """The provenance on one line, for people.
 
-    >>> describe({"attnviz": "0.1.0", "model": "scratch", "seed": 3, "scale": True})
-    'attnviz 0.1.0 · model scratch · seed 3 · scale true'
+    >>> where = {"backend": "numpy", "device": "cpu", "dtype": "float32"}
+    >>> describe({"attnviz": "0.1.0", "source": "scratch", "model": "scratch", "seed": 3, **where, "text": "a"})
+    'attnviz 0.1.0 · scratch, seed 3 · numpy float32 on cpu'
     """
-    parts = ((key, str(value)[:12] if key.endswith("sha256") else value) for key, value in provenance.items())
-    return " · ".join(
-        f"{key} {str(value).lower() if isinstance(value, bool) else value}" for key, value in parts if key != "text"
-    )
+    said_otherwise = {"attnviz", "source", "model", "backend", "device", "dtype", "text"}
+    details = [
+        f"{key.removeprefix('model_')} {str(value)[:12].lower()}"
+        for key, value in provenance.items()
+        if key not in said_otherwise
+    ]
+    model = ", ".join([str(provenance["model"]), *details])
+    place = "{backend} {dtype} on {device}".format(**provenance)
+    return f"attnviz {provenance['attnviz']} · {model} · {place}"
 
 
 def heads_board(heatmaps: Sequence[Heatmap], caption: str, view: View = "heads") -> Board:
@@ -173,6 +191,6 @@ def queries_board(heatmaps: Sequence[Heatmap], caption: str) -> Board:
         rows = Axis("head", tuple(head_title(head) for head in one.map.heads))
         columns = token_axis("key", one.map.key, one.key_edges)
         queries = token_axis("query", one.map.query, one.query_edges).labels
-        panels = tuple(Panel(f"query {text}", one.values[:, i], rows, columns) for i, text in enumerate(queries))
+        panels = tuple(Panel(f"query {visible(text)}", one.values[:, i], rows, columns) for i, text in enumerate(queries))
         groups.append(Group(layer_title(one.map), panels))
     return Board(caption, tuple(groups), range_top([one.values for one in heatmaps]), "queries")

@@ -1,6 +1,7 @@
 """A board as text without colours: what the terminal shows, for a file."""
 
 import io
+from textwrap import fill
 from typing import BinaryIO
 
 from rich.console import Console
@@ -22,4 +23,4 @@ def write_text(board: Board, look: Look, stream: BinaryIO) -> None:
     sheet = io.StringIO()
     console = Console(file=sheet, width=style.width, color_system=None, legacy_windows=False)
     console.print(view(board, style), end="")
-    stream.write(f"{sheet.getvalue()}{look.description}\n".encode())
+    stream.write(f"{sheet.getvalue()}{fill(look.description, style.width)}\n".encode())

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
-from attnviz.arrays import Floats
+from attnviz.arrays import Floats, quiet
 from attnviz.errors import AttnvizError, RequestError
+from attnviz.files import kind_at
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
@@ -71,14 +72,26 @@ class Checkpoint:
         """
         return tuple(self._slice(name).get_shape())
 
+    def check(self, name: str, shape: tuple[int, ...]) -> None:
+        """See that a tensor has the shape that follows from the configuration.
+
+        Raises:
+            AttnvizError: it has another, or cannot be read.
+        """
+        found = self.shape(name)
+        if found != shape:
+            there, wanted = (" × ".join(map(str, sizes)) or "()" for sizes in (found, shape))
+            where = f"{name} in {self.folder / WEIGHTS}"
+            raise AttnvizError(f"tensor {where} has shape {there}, where {CONFIG} asks for {wanted}")
+
     def rows(self, name: str, indices: list[int]) -> Floats:
         """Some rows of a matrix [row, column]; no others are read."""
         part = self._slice(name)
-        return _wide(np.concatenate([part[i : i + 1] for i in indices]))
+        return _single(np.concatenate([part[i : i + 1] for i in indices]))
 
     def tensor(self, name: str) -> Floats:
-        """A whole tensor, float32 unless it is stored as float64."""
-        return _wide(self._read(name))
+        """A whole tensor, as float32."""
+        return _single(self._read(name))
 
     def lent(self, name: str) -> Floats:
         """A whole tensor, to be used before the next one of its shape is lent: they share one buffer.
@@ -87,7 +100,7 @@ class Checkpoint:
         """
         stored = self._read(name)
         if stored.dtype != np.float16:
-            return _wide(stored)
+            return _single(stored)
         buffer = self._buffers.setdefault(stored.shape, np.empty(stored.shape, np.float32))
         return widen_into(stored, buffer)
 
@@ -100,8 +113,9 @@ class Checkpoint:
         return array
 
 
-def _wide(array: npt.NDArray[Any]) -> Floats:
-    return array.astype(np.float64 if array.dtype == np.float64 else np.float32, copy=False)
+def _single(array: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    with quiet(np):  # what is too large for float32 is found as infinity when it is used
+        return array.astype(np.float32, copy=False)
 
 
 def widen_into(half: npt.NDArray[np.float16], out: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
@@ -127,8 +141,9 @@ def widen_into(half: npt.NDArray[np.float16], out: npt.NDArray[np.float32]) -> n
 
 
 def _read_config(folder: Path) -> Mapping[str, Any]:
-    if not folder.is_dir():
-        what = "is a file, not a checkpoint folder" if folder.exists() else "does not exist"
+    kind = kind_at(folder)
+    if kind != "folder":
+        what = "does not exist" if kind == "nothing" else "is a file, not a checkpoint folder"
         raise RequestError(f"model folder {folder} {what}")
     path = folder / CONFIG
     try:

@@ -3,7 +3,9 @@
 Source: Devlin et al. 2019, "BERT"; tensor names and settings as in the checkpoints that transformers writes.
 """
 
-from collections.abc import Callable, Collection, Iterator
+import math
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,11 +15,11 @@ import numpy as np
 
 from attnviz._version import __version__
 from attnviz.activations import ACTIVATIONS
-from attnviz.arrays import Array, namespace, to_numpy
+from attnviz.arrays import Array, Floats, namespace, quiet, to_numpy
 from attnviz.attention import EVERYTHING, Rule, heads_message
 from attnviz.errors import AttnvizError
-from attnviz.maps import AttentionMap, Provenance
-from attnviz.sources.checkpoint import CONFIG, Checkpoint
+from attnviz.maps import AttentionMap, Provenance, Weights
+from attnviz.sources.checkpoint import CONFIG, WEIGHTS, Checkpoint
 from attnviz.sources.projected import Place, Projected, head_names
 from attnviz.sources.tokenizer import Encoded, encode, load_tokenizer
 from attnviz.tokens import Tokens
@@ -30,6 +32,8 @@ class Settings:
     n_layers: int
     n_heads: int
     d_model: int
+    d_inner: int
+    """The width between the two matrices of the feed-forward part."""
     n_positions: int
     eps: float
     activation: Callable[[Array], Array]
@@ -44,25 +48,27 @@ def read_settings(checkpoint: Checkpoint) -> Settings:
         AttnvizError: something is missing, or asks for what BERT does not do.
     """
     config, path = checkpoint.config, checkpoint.folder / CONFIG
-    required = {
-        "num_hidden_layers": int, "num_attention_heads": int, "hidden_size": int, "max_position_embeddings": int
-    }  # fmt: skip
-    for key, kind in required.items():
-        if not isinstance(config.get(key), kind) or config[key] < 1:
+    sizes = ("num_hidden_layers", "num_attention_heads", "hidden_size", "intermediate_size", "max_position_embeddings")
+    for key in sizes:
+        if type(config.get(key)) is not int or config[key] < 1:
             raise AttnvizError(f"{path}: {key} must be a whole number of at least 1, got {config.get(key)!r}")
     if config.get("position_embedding_type", "absolute") != "absolute":
         raise AttnvizError(f"{path}: position_embedding_type {config['position_embedding_type']!r}: only 'absolute'")
     activation = config.get("hidden_act", "gelu")
-    if activation not in ACTIVATIONS:
+    if not isinstance(activation, str) or activation not in ACTIVATIONS:
         raise AttnvizError(f"{path}: hidden_act {activation!r}: attnviz knows {', '.join(ACTIVATIONS)}")
     if config["hidden_size"] % config["num_attention_heads"]:
         raise AttnvizError(f"{path}: {heads_message(config['hidden_size'], config['num_attention_heads'])}")
+    eps = config.get("layer_norm_eps", 1e-12)
+    if type(eps) not in (int, float) or not 0 < eps < math.inf:
+        raise AttnvizError(f"{path}: layer_norm_eps must be a number above 0, got {eps!r}")
     return Settings(
         n_layers=config["num_hidden_layers"],
         n_heads=config["num_attention_heads"],
         d_model=config["hidden_size"],
+        d_inner=config["intermediate_size"],
         n_positions=config["max_position_embeddings"],
-        eps=float(config.get("layer_norm_eps", 1e-12)),
+        eps=eps,
         activation=ACTIVATIONS[activation],
         rule=Rule(causal=True) if config.get("is_decoder") else EVERYTHING,
     )
@@ -81,6 +87,8 @@ class Encoder:
         AttnvizError: the folder is damaged, incomplete, or asks for what BERT does not do.
     """
 
+    gives_output = False
+
     def __init__(self, checkpoint: Checkpoint, name: str, sha256: str | None = None, place: Place = np.asarray) -> None:
         self.name = name
         self._checkpoint = checkpoint
@@ -89,6 +97,16 @@ class Encoder:
         self._settings = read_settings(checkpoint)
         self._tokenizer = load_tokenizer(checkpoint.folder)
         self._prefix = "bert." if "bert.embeddings.word_embeddings.weight" in checkpoint.names else ""
+        self._check_layers()
+
+    def _check_layers(self) -> None:
+        pattern = re.compile(re.escape(self._prefix) + r"encoder\.layer\.(\d+)\.")
+        there = {match[1] for match in map(pattern.match, self._checkpoint.names) if match}
+        if len(there) < self.n_layers:
+            raise AttnvizError(
+                f"{self._checkpoint.folder / CONFIG}: num_hidden_layers is {self.n_layers}, but {WEIGHTS} holds"
+                f" {len(there)} layers"
+            )
 
     @property
     def n_layers(self) -> int:
@@ -126,25 +144,35 @@ class Encoder:
 
         Only the rows of these tokens are read.
         """
-        words, positions, types = (
-            f"{self._prefix}embeddings.{part}_embeddings.weight" for part in ("word", "position", "token_type")
-        )
-        n_words, n = self._checkpoint.shape(words)[0], len(encoded.ids)
-        if max(encoded.ids) >= n_words:
-            raise AttnvizError(
-                f"{self._checkpoint.folder}: the tokenizer gives token {max(encoded.ids)}, but the model has embeddings"
-                f" for {n_words}: they do not belong together"
-            )
-        rows = self._checkpoint.rows
-        x = rows(words, list(encoded.ids)) + rows(positions, list(range(n))) + rows(types, list(encoded.types))
-        return self._checked(self.norm(self._place(x), "embeddings.LayerNorm"), "embeddings.")
+        positions = range(len(encoded.ids))
+        x = self._rows("word", "token", encoded.ids) + self._rows("position", "position", positions)
+        x = self._place(x + self._rows("token_type", "type", encoded.types))
+        with quiet(namespace(x)):
+            return self._checked(self.norm(x, "embeddings.LayerNorm"), "embeddings.")
 
-    def linear(self, x: Array, name: str) -> Array:
-        """x Wᵀ + b, with the weight and bias of that name."""
-        full = self._prefix + name
+    def _rows(self, table: str, what: str, indices: Sequence[int]) -> Floats:
+        """Rows of one of the embedding tables."""
+        name = f"{self._prefix}embeddings.{table}_embeddings.weight"
+        n_rows = self._settings.n_positions if table == "position" else self._checkpoint.shape(name)[0]
+        self._checkpoint.check(name, (n_rows, self._settings.d_model))
+        if max(indices) >= n_rows:
+            raise AttnvizError(
+                f"{self._checkpoint.folder}: the tokenizer gives {what} {max(indices)}, but the model has embeddings"
+                f" for {n_rows}: they do not belong together"
+            )
+        return self._checkpoint.rows(name, list(indices))
+
+    def linear(self, x: Array, name: str, width: int | None = None) -> Array:
+        """x Wᵀ + b, with the weight and bias of that name; `width` columns, d_model unless given."""
+        full, width = self._prefix + name, width or self._settings.d_model
+        self._checkpoint.check(f"{full}.weight", (width, x.shape[-1]))
         y = x @ self._place(self._checkpoint.lent(f"{full}.weight")).T
-        y += self._place(self._checkpoint.tensor(f"{full}.bias"))
+        y += self._vector(f"{full}.bias", width)
         return y
+
+    def _vector(self, name: str, width: int) -> Array:
+        self._checkpoint.check(name, (width,))
+        return self._place(self._checkpoint.tensor(name))
 
     def norm(self, x: Array, name: str) -> Array:
         """Layer normalisation over the columns: (x − mean) / √(variance + eps) · weight + bias.
@@ -153,11 +181,8 @@ class Encoder:
         gamma and the bias beta.
         """
         full = self._prefix + name
-        old = f"{full}.gamma" in self._checkpoint.names
-        weight, bias = (
-            self._place(self._checkpoint.tensor(f"{full}.{part}"))
-            for part in (("gamma", "beta") if old else ("weight", "bias"))
-        )
+        parts = ("gamma", "beta") if f"{full}.gamma" in self._checkpoint.names else ("weight", "bias")
+        weight, bias = (self._vector(f"{full}.{part}", self._settings.d_model) for part in parts)
         xp = namespace(x)
         centred = x - xp.mean(x, axis=-1, keepdims=True)
         deviation = xp.sqrt(xp.mean(centred * centred, axis=-1, keepdims=True) + self._settings.eps)
@@ -169,19 +194,11 @@ class Encoder:
         """Run the layers up to the last one wanted; the maps of those wanted."""
         x, last = self.embed(encoded), max(wanted)
         for layer in range(last + 1):
-            part = f"encoder.layer.{layer}.attention.self"
-            q, k = (self._checked(self.linear(x, f"{part}.{which}"), part) for which in ("query", "key"))
-            projected = Projected(q, k, self._settings.n_heads, self._settings.rule)
-            attended = None
-            if layer == last and not output:
-                weights = projected.weights(single=single)
-            else:
-                v = self._checked(self.linear(x, f"{part}.value"), part)
-                weights, joined = projected.weights_and_output(v, single=single)
-                attended = self.linear(joined, f"encoder.layer.{layer}.attention.output.dense")
+            part = f"encoder.layer.{layer}"
+            weights, attended = self._attention(x, part, single=single, output=output or layer < last)
             if layer in wanted:
                 yield AttentionMap(
-                    self._prefix + part,
+                    f"{self._prefix}{part}.attention.self",
                     layer,
                     head_names(self._settings.n_heads, single=single),
                     weights,
@@ -190,14 +207,32 @@ class Encoder:
                     output=to_numpy(attended) if output else None,
                 )
             if layer < last:
-                x = self._rest(x, attended, f"encoder.layer.{layer}")
+                x = self._rest(x, attended, part)
+
+    def _attention(self, x: Array, layer: str, *, single: bool, output: bool) -> tuple[Weights, Array | None]:
+        """The weights of one layer, and where `output` asks for it the projected output [token, d_model]."""
+        part, settings = f"{layer}.attention.self", self._settings
+        xp = namespace(x)
+        with quiet(xp):
+            q, k = (self._checked(self.linear(x, f"{part}.{which}"), part) for which in ("query", "key"))
+            largest = xp.max(xp.abs(q)) * xp.max(xp.abs(k)) * settings.d_model  # no score is larger
+            self._checked(largest, part)
+            projected = Projected(q, k, settings.n_heads, settings.rule)
+            if not output:
+                return projected.weights(single=single), None
+            v = self._checked(self.linear(x, f"{part}.value"), part)
+            weights, joined = projected.weights_and_output(v, single=single)
+            dense = f"{layer}.attention.output.dense"
+            return weights, self._checked(self.linear(joined, dense), dense)
 
     def _rest(self, x: Array, attended: Array, layer: str) -> Array:
         """What follows the attention in a layer: the feed-forward part, residuals and norms."""
-        x = self.norm(attended + x, f"{layer}.attention.output.LayerNorm")
-        hidden = self._settings.activation(self.linear(x, f"{layer}.intermediate.dense"))
-        x = self.norm(self.linear(hidden, f"{layer}.output.dense") + x, f"{layer}.output.LayerNorm")
-        return self._checked(x, f"{layer}.")
+        with quiet(namespace(x)):
+            x = self.norm(attended + x, f"{layer}.attention.output.LayerNorm")
+            hidden = self.linear(x, f"{layer}.intermediate.dense", self._settings.d_inner)
+            hidden = self._settings.activation(hidden)
+            x = self.norm(self.linear(hidden, f"{layer}.output.dense") + x, f"{layer}.output.LayerNorm")
+            return self._checked(x, f"{layer}.")
 
     def _checked(self, x: Array, part: str) -> Array:
         """`x`, if all of it is finite; else the tensor to blame is looked for and named."""
@@ -211,7 +246,7 @@ class Encoder:
                     place = ", ".join(str(int(i)) for i in bad[0])
                     raise AttnvizError(
                         f"{self._checkpoint.folder}: {name}[{place}] is not a finite number"
-                        f" ({len(bad)} such values in this tensor)"
+                        f" ({len(bad)} such value{'s' if len(bad) > 1 else ''} in this tensor)"
                     )
         raise AttnvizError(f"{self._checkpoint.folder}: the numbers overflow in {part}; the weights are damaged")
 

@@ -27,7 +27,7 @@ class Prepared(Protocol):
         Args:
             layers: which layers, counted from 0; nothing after the last of them is run.
             single: put the full-width head of the same projections before the heads.
-            output: with each layer's attention output, where that is not there anyway.
+            output: with each layer's attention output.
         """
         ...
 
@@ -48,6 +48,11 @@ class Model(Protocol):
     @property
     def n_heads(self) -> int:
         """How many heads a layer has."""
+        ...
+
+    @property
+    def gives_output(self) -> bool:
+        """Whether records hold the attention output unasked."""
         ...
 
     @property

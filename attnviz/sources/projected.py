@@ -57,7 +57,7 @@ class Projected:
         return ComputedWeights(q, k, self.rule, self.scale)
 
     def _with_single(self, heads: Weights) -> Weights:
-        return StackedHeads((ComputedWeights(self.q[None], self.k[None], self.rule, self.scale), heads))
+        return StackedHeads((ComputedWeights(self.q[None, ...], self.k[None, ...], self.rule, self.scale), heads))
 
 
 def _is_small(shape: tuple[int, int, int]) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.errors import RequestError
+from attnviz.files import kind_at
 from attnviz.lazy import function
 from attnviz.sources.model import Model
 
@@ -38,13 +39,13 @@ def open_model(model: str, scratch: Mapping[str, Any]) -> Model:
         opened = function(NAMED[model])(**scratch)
     else:
         folder = Path(model)
-        if not folder.exists():
+        if kind_at(folder) == "nothing":
             raise RequestError(_unknown(model))
         opened = function(FOLDER)(folder)
     return opened
 
 
 def _unknown(model: str) -> str:
-    near = get_close_matches(model, NAMED, n=1)
+    near = get_close_matches(model.lower(), NAMED, n=1)
     meant = f"; did you mean {near[0]}?" if near else ""
     return f"model {model!r} is not found: it is neither {' nor '.join(NAMED)} nor a folder that exists{meant}"

@@ -1,7 +1,6 @@
 """Attention that was saved: reading back what records write."""
 
 import json
-import zipfile
 from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn
@@ -9,7 +8,9 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from attnviz.arrays import quiet
 from attnviz.errors import AttnvizError, RequestError
+from attnviz.files import kind_at
 from attnviz.maps import AttentionRecord
 from attnviz.schema import from_fields
 
@@ -28,14 +29,16 @@ def load(path: str | PathLike[str]) -> AttentionRecord:
     reader = readers.get(file.suffix.lower())
     if reader is None:
         raise RequestError(f"{file} cannot be read by its suffix {file.suffix!r}: {' or '.join(readers)}")
-    if not file.is_file():
-        what = "is a folder" if file.is_dir() else "does not exist"
+    if (kind := kind_at(file)) in ("nothing", "folder"):
+        what = "does not exist" if kind == "nothing" else "is a folder"
         raise RequestError(f"{file} {what}: name a saved npz or json file")
     try:
         plain, arrays = reader(file)
         return from_fields(plain, arrays)
     except AttnvizError as error:
         raise AttnvizError(f"{file} is no record of attnviz: {error}") from error
+    except RecursionError:
+        raise AttnvizError(f"{file} is no record of attnviz: it is nested too deeply") from None
 
 
 Parts = tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]
@@ -43,12 +46,19 @@ Parts = tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]
 
 def _read_npz(file: Path) -> Parts:
     try:
-        with np.load(file, allow_pickle=False) as archive:
-            loaded = {name: archive[name] for name in archive.files}
-    except (zipfile.BadZipFile, EOFError, ValueError, OSError) as error:
+        loaded = _members(file)
+    except Exception as error:  # (a damaged archive raises what zipfile, zlib, struct, ast or NumPy come upon)
         raise AttnvizError(f"the archive is damaged or holds objects ({error})") from error
     arrays = {name: loaded.pop(name) for name in ARRAYS if name in loaded}
     return {name: _plain(array) for name, array in loaded.items()}, arrays
+
+
+def _members(file: Path) -> dict[str, npt.NDArray[Any]]:
+    archive = np.load(file, allow_pickle=False)
+    if not isinstance(archive, np.lib.npyio.NpzFile):
+        raise TypeError("it is a single array")
+    with archive:
+        return {name: archive[name] for name in archive.files}
 
 
 def _plain(array: npt.NDArray[Any]) -> Any:
@@ -68,8 +78,6 @@ def _no_constant(name: str) -> NoReturn:
 def _read_json(file: Path) -> Parts:
     try:
         loaded = json.loads(file.read_text(encoding="utf-8"), parse_constant=_no_constant)
-    except RecursionError:
-        raise AttnvizError("it is nested too deeply") from None
     except (ValueError, OSError) as error:
         raise AttnvizError(f"it is not strict JSON ({error})") from error
     if not isinstance(loaded, dict):
@@ -82,6 +90,7 @@ def _read_json(file: Path) -> Parts:
 def _floats(name: str, nested: Any, dtype: type[np.floating[Any]]) -> npt.NDArray[Any]:
     """The nested lists as an array; null is NaN."""
     try:
-        return np.array(nested, dtype)
-    except (ValueError, TypeError) as error:
+        with quiet(np):  # what is too large for float32 is infinite
+            return np.array(nested, dtype)
+    except (ValueError, TypeError, OverflowError) as error:
         raise AttnvizError(f"{name} is no array of numbers ({error})") from error

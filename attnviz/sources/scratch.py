@@ -13,6 +13,7 @@ from attnviz.arrays import Array, Floats, to_numpy
 from attnviz.attention import Projections, heads_message, projected
 from attnviz.errors import RequestError
 from attnviz.maps import AttentionMap, Provenance
+from attnviz.memory import check_room
 from attnviz.positions import sinusoidal
 from attnviz.sources.model import checked_text
 from attnviz.sources.projected import Place, Projected, head_names
@@ -38,6 +39,8 @@ class ScratchOptions:
             raise RequestError(f"--d-model must be at least 1, got {self.d_model}")
         if self.n_heads < 1:
             raise RequestError(f"--n-heads must be at least 1, got {self.n_heads}")
+        needed = 20 * self.d_model**2  # three float32 matrices, one of them also as float64
+        check_room(needed, f"the projections of --d-model {self.d_model}", "choose a smaller one")
         if self.d_model % self.n_heads:
             raise RequestError(heads_message(self.d_model, self.n_heads))
         if self.seed < 0:
@@ -54,6 +57,7 @@ class Scratch:
 
     name = "scratch"
     n_layers = 1
+    gives_output = True
 
     def __init__(self, options: ScratchOptions, place: Place = np.asarray) -> None:
         self.options = options
@@ -120,17 +124,24 @@ class ScratchRun:
     tokens: Tokens
     notes: tuple[str, ...] = ()
 
-    def maps(self, layers: Collection[int], *, single: bool = False, output: bool = True) -> Iterator[AttentionMap]:
-        """The one layer's map; its output, the heads' outputs joined, is always there."""
+    def maps(self, layers: Collection[int], *, single: bool = False, output: bool = False) -> Iterator[AttentionMap]:
+        """The one layer's map; its output is the heads' outputs joined."""
         if 0 not in layers:
             return
         options, p = self.model.options, self.model.projections()
         x = self.model.embeddings(self.tokens)
-        q, k, v = (projected(x, w) for w in (p.w_q, p.w_k, p.w_v))
-        layer = Projected(q, k, options.n_heads, scale=None if options.scale else 1.0)
-        weights, joined = layer.weights_and_output(v, single=single)
+        layer = Projected(
+            projected(x, p.w_q), projected(x, p.w_k), options.n_heads, scale=None if options.scale else 1.0
+        )
+        joined = None
+        if output:
+            weights, joined = layer.weights_and_output(projected(x, p.w_v), single=single)
+        else:
+            weights = layer.weights(single=single)
         heads = head_names(options.n_heads, single=single)
-        yield AttentionMap("attention", 0, heads, weights, self.tokens, self.tokens, output=to_numpy(joined))
+        yield AttentionMap(
+            "attention", 0, heads, weights, self.tokens, self.tokens, output=to_numpy(joined) if output else None
+        )
 
 
 def _vector(piece: str, seed: int, d_model: int) -> Floats:
@@ -139,15 +150,16 @@ def _vector(piece: str, seed: int, d_model: int) -> Floats:
     return rng.standard_normal(d_model)
 
 
-_JOINING = "'’-.,_·\u00ad"
+_JOINING = "'’-.,_·"
 """Between two letters or digits these stay inside the word: don't, well-known, 3.14."""
 
 
 def split_words(text: str) -> Tokens:
     """Words and marks of `text`, upper case kept, nothing lost but blanks.
 
-    A word is a run of letters, digits and combining marks, with apostrophes, hyphens, dots and commas
-    inside it; a Chinese or Japanese character is a word of its own; any other mark or emoji too.
+    A word is a run of letters and digits, with apostrophes, hyphens, dots and commas inside it; a Chinese
+    or Japanese character is a word of its own; any other mark or emoji too. Combining marks, and what joins
+    or colours emoji, stay with the character they belong to.
 
     >>> split_words("Don't pay $3.14, ok?").pieces
     ("Don't", 'pay', '$', '3.14', ',', 'ok', '?')
@@ -167,16 +179,23 @@ def split_words(text: str) -> Tokens:
 
 def _joins(text: str, first: int, i: int) -> bool:
     """Whether the character at `i` goes on with the token that began at `first` and ends just before it."""
-    before, here = text[i - 1], text[i]
-    if unicodedata.category(here) in ("Mn", "Me", "Mc", "Cf") or before == "\u200d" or _is_skin_tone(here):
-        return True
-    if _is_letter(before) and _is_letter(here):
+    here = text[i]
+    if _is_mark(here) or _is_skin_tone(here) or text[i - 1] == "\u200d":
         return True
     if _is_flag_half(here):
-        return _is_flag_half(before) and i - first == 1
+        return _is_flag_half(text[i - 1]) and i - first == 1
+    base = i - 1
+    while base > first and _is_mark(text[base]):
+        base -= 1
     if here in _JOINING:
-        return _is_letter(before) and i + 1 < len(text) and _is_letter(text[i + 1])
-    return before in _JOINING and i - 1 > first and _is_letter(here)
+        return _is_letter(text[base]) and i + 1 < len(text) and _is_letter(text[i + 1])
+    inside = base > first and text[base] in _JOINING
+    return _is_letter(here) and (inside or _is_letter(text[base]))
+
+
+def _is_mark(character: str) -> bool:
+    """A combining mark, or a character that only says how its neighbours are written."""
+    return unicodedata.category(character) in ("Mn", "Mc", "Me", "Cf")
 
 
 def _is_skin_tone(character: str) -> bool:
@@ -192,6 +211,4 @@ _ONE_EACH = re.compile(r"[\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 
 def _is_letter(character: str) -> bool:
     """A letter, digit or mark of a script that writes words together."""
-    if _ONE_EACH.match(character):
-        return False
-    return character.isalnum() or unicodedata.category(character) in ("Mn", "Mc", "Me", "Cf")
+    return not _ONE_EACH.match(character) and (character.isalnum() or _is_mark(character))

@@ -14,8 +14,8 @@ from attnviz.errors import AttnvizError, RequestError
 from attnviz.sources.model import checked_text
 from attnviz.tokens import Tokens, visible
 
-FILE, VOCABULARY = "tokenizer.json", "vocab.txt"
-UNKNOWN = "[UNK]"
+FILE, VOCABULARY, SETTINGS = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
+UNKNOWN, FIRST, LAST = "[UNK]", "[CLS]", "[SEP]"
 
 
 @dataclass(frozen=True)
@@ -56,15 +56,22 @@ def load_tokenizer(folder: Path) -> Tokenizer:
 
 def _wordpiece(folder: Path) -> Tokenizer:
     """The tokenizer that BERT's vocab.txt stands for, put together from its parts."""
-    settings = folder / "tokenizer_config.json"
+    settings = folder / SETTINGS
     config = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
+    if not isinstance(config, dict):
+        raise AttnvizError(f"the tokenizer in {folder} is damaged: {SETTINGS} holds no JSON object")
     vocabulary = WordPiece.read_file(str(folder / VOCABULARY))
+    if missing := [piece for piece in (UNKNOWN, FIRST, LAST) if piece not in vocabulary]:
+        raise AttnvizError(f"the tokenizer in {folder} is damaged: {VOCABULARY} has no {', '.join(missing)}")
     tokenizer = Tokenizer(WordPiece(vocabulary, unk_token=UNKNOWN))
-    tokenizer.normalizer = BertNormalizer(lowercase=bool(config.get("do_lower_case", True)))
+    tokenizer.normalizer = BertNormalizer(
+        lowercase=config.get("do_lower_case", True),
+        strip_accents=config.get("strip_accents"),
+        handle_chinese_chars=config.get("tokenize_chinese_chars", True),
+    )
     tokenizer.pre_tokenizer = BertPreTokenizer()
-    tokenizer.add_special_tokens(["[PAD]", UNKNOWN, "[CLS]", "[SEP]", "[MASK]"])
-    ids = tokenizer.get_vocab()
-    tokenizer.post_processor = BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"]))
+    tokenizer.add_special_tokens([piece for piece in ("[PAD]", UNKNOWN, FIRST, LAST, "[MASK]") if piece in vocabulary])
+    tokenizer.post_processor = BertProcessing((LAST, vocabulary[LAST]), (FIRST, vocabulary[FIRST]))
     return tokenizer
 
 
@@ -72,9 +79,10 @@ def encode(tokenizer: Tokenizer, text: str, limit: int, *, truncate: bool = Fals
     """`text` as ids and tokens, at most `limit` of them.
 
     Raises:
-        RequestError: it has no tokens, or more than `limit` and `truncate` is not set.
+        RequestError: it has no tokens, or more than `limit` and either `truncate` is not set or none of them fits.
+        AttnvizError: the tokenizer is damaged.
     """
-    encoding = tokenizer.encode(checked_text(text))
+    encoding = _encoding(tokenizer, checked_text(text))
     if all(encoding.special_tokens_mask):
         raise RequestError("the text is empty: it gives no tokens (special tokens alone are not shown)")
     notes = []
@@ -84,18 +92,23 @@ def encode(tokenizer: Tokenizer, text: str, limit: int, *, truncate: bool = Fals
                 f"the text has {len(encoding)} tokens, special ones included, and the model takes at most {limit}:"
                 f" shorten it, or keep the first {limit} with --truncate"
             )
+        if limit <= tokenizer.num_special_tokens_to_add(is_pair=False):
+            raise RequestError(f"the model takes at most {limit} tokens, which leaves no room beside the special ones")
         notes.append(f"the text has {len(encoding)} tokens; only the first {limit} are used")
         tokenizer.enable_truncation(limit)
-        encoding = tokenizer.encode(text)
+        encoding = _encoding(tokenizer, text)
         tokenizer.no_truncation()
-    unknown = _unknown_token(tokenizer)
+    unknown: str | None = getattr(tokenizer.model, "unk_token", None)
     tokens = _tokens(encoding, text, unknown)
     notes += _unknown_notes(tokens, text, unknown)
     return Encoded(tuple(encoding.ids), tuple(encoding.type_ids), tokens, tuple(notes))
 
 
-def _unknown_token(tokenizer: Tokenizer) -> str | None:
-    return getattr(tokenizer.model, "unk_token", None)
+def _encoding(tokenizer: Tokenizer, text: str) -> Encoding:
+    try:
+        return tokenizer.encode(text)
+    except Exception as error:  # (tokenizers raises no narrower class)
+        raise AttnvizError(f"the model's tokenizer is damaged, it cannot take the text: {error}") from error
 
 
 def _tokens(encoding: Encoding, text: str, unknown: str | None) -> Tokens:

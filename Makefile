@@ -1,0 +1,13 @@
+.PHONY: check format readme bench
+
+check: ## Everything that must hold before a change goes in: tests, lint, types, README, a clean install
+	bash .ci/run
+
+format: ## Put the code into its one form
+	ruff format . && ruff check --fix .
+
+readme: ## Write the generated parts of the README anew
+	cog -r README.md
+
+bench: ## Measure against the budgets; figures go to BENCHMARKS.md by hand
+	python tools/bench.py

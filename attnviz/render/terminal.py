@@ -1,0 +1,205 @@
+"""A board in the terminal: heads side by side, layers by heads at a glance, or the weights of one query."""
+
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from rich.segment import Segment, Segments
+
+from attnviz.render.labels import elide, justify, widest
+from attnviz.render.panels import Board, Group, Panel
+from attnviz.render.terminal_legend import axes_fact, cell_facts, heading, pooled_facts, prose
+from attnviz.render.terminal_lines import Line, beside, joined, padded, text_line, wrapped
+from attnviz.render.terminal_panels import (
+    GAP,
+    LEAST_LABEL,
+    Layout,
+    Mode,
+    Part,
+    choose,
+    fine_cells,
+    panel_lines,
+    parts,
+    rows_name_columns,
+)
+from attnviz.render.terminal_style import TerminalStyle
+from attnviz.render.terminal_table import table_lines
+
+__all__ = ["TerminalStyle", "heads_view", "overview", "query_view", "tile_limits", "view"]
+
+_FEWEST_TILES, _MOST_TILES = 24, 64
+"""Tiles a side of panels that stand side by side: below the first, fewer panels stand on a line."""
+_MOST_LINES = 72
+"""Lines of a panel that has the width for itself."""
+_THUMBNAIL = 8, 16
+"""Tiles a side of a small panel, at least and at most."""
+_LAYER_LABEL = 9
+
+
+def view(board: Board, style: TerminalStyle) -> Segments:
+    """The board in the view that it asks for."""
+    return {"heads": heads_view, "overview": overview, "queries": query_view}[board.view](board, style)
+
+
+def tile_limits(style: TerminalStyle, n_panels: int, overview: bool) -> tuple[int, int]:
+    """The most rows and columns that are worth collecting of each map: what can be drawn.
+
+    Args:
+        style: what is drawn on.
+        n_panels: the panels of a group, such as the heads of a layer.
+        overview: whether `overview` draws them.
+
+    >>> tile_limits(TerminalStyle(120, color=True), 12, False), tile_limits(TerminalStyle(80, color=False), 1, False)
+    ((30, 30), (71, 71))
+    """
+    if overview:
+        tiles = _thumbnail_tiles(style, max(1, n_panels))
+        return tiles, tiles
+    around = LEAST_LABEL + (1 if style.color else 2)
+    if n_panels == 1:
+        tiles = min(style.columns - around, _MOST_LINES * (2 if style.halves else 1))
+        return tiles, tiles
+    for abreast in range(min(3, n_panels), 0, -1):
+        tiles = (style.columns - GAP * (abreast - 1)) // abreast - around
+        if tiles >= _FEWEST_TILES:
+            break
+    return min(tiles, _MOST_TILES), min(tiles, _MOST_TILES)
+
+
+def _thumbnail_tiles(style: TerminalStyle, n_panels: int) -> int:
+    """All heads of a layer on one line where that leaves enough tiles, else on two, and so on."""
+    fewest, most = _THUMBNAIL
+    for lines in range(1, n_panels + 1):
+        abreast = -(-n_panels // lines)
+        tiles = (style.columns - _LAYER_LABEL) // abreast - 1
+        if tiles >= fewest:
+            break
+    return min(tiles, most)
+
+
+def heads_view(board: Board, style: TerminalStyle) -> Segments:
+    """The panels of each group side by side, in one colour range."""
+    drawn = []
+    for group in board.groups:
+        pieces = parts(group, style)
+        panels = [piece.panel for piece in pieces]
+        layout = choose(panels, board.top, style)
+        cells = cell_facts(board.panels, layout.mode, board.top, style)
+        facts = [axes_fact(panels[0]), *cells, *pooled_facts(panels, style)]
+        drawn.append((group, pieces, layout, facts))
+    shared = [fact for fact in drawn[0][3] if all(fact in facts for *_, facts in drawn)] if drawn else []
+    lines = heading(board, shared, style)
+    unnamed = False
+    for i, (group, pieces, layout, facts) in enumerate(drawn):
+        own = [fact for fact in facts if fact not in shared]
+        lines += prose(style.own(group.title) + (f" ({'; '.join(own)})" if own else ""), style, bold=True)
+        lines += _side_by_side(pieces, board.top, layout, style)
+        unnamed |= not rows_name_columns(group.panels[0], layout, style)
+        if unnamed and _last_with_its_keys(board, i):
+            lines += _key_list(group, style)
+            unnamed = False
+    return joined(lines[:-1])
+
+
+def _side_by_side(pieces: Sequence[Part], top: float, layout: Layout, style: TerminalStyle) -> list[Line]:
+    lines: list[Line] = []
+    for start in range(0, len(pieces), layout.abreast):
+        blocks = [panel_lines(piece, top, layout, style) for piece in pieces[start : start + layout.abreast]]
+        lines += [*beside(blocks, layout.width, " " * GAP), []]
+    return lines
+
+
+def _last_with_its_keys(board: Board, i: int) -> bool:
+    """Whether the group after group `i` has other keys, or there is none."""
+    return [group.panels[0].columns for group in board.groups[i : i + 2]].count(board.groups[i].panels[0].columns) == 1
+
+
+def _key_list(group: Group, style: TerminalStyle) -> list[Line]:
+    """All keys with their positions, where cells stand for single ones."""
+    keys = group.panels[0].columns
+    if keys.step > 1:
+        return []
+    same = keys.labels == group.panels[0].rows.labels
+    texts = (elide(style.token(text), style.columns // 2, style.signs.ellipsis) for text in keys.labels)
+    items = [f"{i} {text}" for i, text in enumerate(texts)]
+    items[0] = f"{'tokens' if same else 'keys'}: {items[0]}"
+    return [*map(text_line, wrapped(items, style.columns, "  ")), []]
+
+
+def overview(board: Board, style: TerminalStyle) -> Segments:
+    """Layers down, heads across, each head a small panel; `heads_view` where even those are too wide."""
+    tiles = max((len(panel.columns.labels) for panel in board.panels), default=1)
+    column = max(tiles, min(_THUMBNAIL[0], widest(_head_label(panel, style) for panel in board.panels)))
+    abreast = (style.columns - _LAYER_LABEL) // (column + 1)
+    if abreast == 0:
+        return heads_view(board, style)
+    n_heads = max((len(group.panels) for group in board.groups), default=1)
+    abreast = -(-n_heads // -(-n_heads // abreast))
+    axes = [f"each panel is a head, {axes_fact(panel)}" for panel in board.panels[:1]]
+    facts = [*axes, *cell_facts(board.panels, Mode.FINE, board.top, style), *pooled_facts(board.panels, style)]
+    lines = heading(board, facts, style)
+    for start in range(0, n_heads, abreast):
+        lines += [*_thumbnails(board, start, start + abreast, column, style), []]
+    for i, group in enumerate(board.groups):
+        lines += _key_list(group, style) if _last_with_its_keys(board, i) else []
+    return joined(lines[:-1])
+
+
+def _thumbnails(board: Board, start: int, stop: int, column: int, style: TerminalStyle) -> list[Line]:
+    """Heads `start` to `stop` of every layer."""
+    lines: list[Line] = []
+    header = ""
+    edge = "" if style.color else style.signs.edge
+    for group in board.groups:
+        panels = group.panels[start:stop]
+        heads = " ".join(justify(elide(_head_label(panel, style), column, ""), column, 0) for panel in panels)
+        if heads != header:
+            lines.append(text_line(f"{'head':<{_LAYER_LABEL}}{heads}"))
+            header = heads
+        blocks = [fine_cells(panel.values, board.top, style) for panel in panels]
+        lines += _labelled(group, beside(blocks, column, edge or " "), edge, style)
+        lines += [] if _ends_in_half_line(group, style) else [[]]
+    return lines if lines[-1] else lines[:-1]
+
+
+def _labelled(group: Group, lines: Sequence[Line], edge: str, style: TerminalStyle) -> list[Line]:
+    """The panels of a layer with its name before them and an edge around them."""
+    names = [text_line(text) for text in wrapped(style.own(group.title).split(" "), _LAYER_LABEL - 1)]
+    framed: list[Line] = [[Segment(edge or " "), *line, Segment(edge)] for line in lines]
+    nothing: Line = []
+    pairs = zip_longest(names, framed, fillvalue=nothing)
+    return [[*padded(name, _LAYER_LABEL - 1), *line] for name, line in pairs]
+
+
+def _ends_in_half_line(group: Group, style: TerminalStyle) -> bool:
+    """Whether the last line of the panels is half empty, which parts them from the next ones."""
+    return style.halves and len(group.panels[0].rows.labels) % 2 == 1
+
+
+def _head_label(panel: Panel, style: TerminalStyle) -> str:
+    """`3` for head 3."""
+    return style.own(panel.title.split(" · ")[0].removeprefix("head ").removesuffix(" head"))
+
+
+def query_view(board: Board, style: TerminalStyle) -> Segments:
+    """For each query a table: a line for each head, the key tokens written out across."""
+    facts = [*map(axes_fact, board.panels[:1]), *pooled_facts(board.panels, style)]
+    lines = heading(board, facts, style)
+    for group in board.groups:
+        lines += prose(style.own(group.title), style, bold=True)
+        titles = _numbered_repeats([panel.title for panel in group.panels])
+        for title, panel in zip(titles, group.panels, strict=True):
+            lines += prose(style.own(title), style, bold=True)
+            lines += table_lines(panel, board.top, style)
+    return joined(lines[:-1])
+
+
+def _numbered_repeats(titles: Sequence[str]) -> list[str]:
+    """Titles that occur again say which they are.
+
+    >>> _numbered_repeats(["query a", "query b", "query a"])
+    ['query a (1 of 2)', 'query b', 'query a (2 of 2)']
+    """
+    return [
+        title if titles.count(title) == 1 else f"{title} ({titles[:i].count(title) + 1} of {titles.count(title)})"
+        for i, title in enumerate(titles)
+    ]

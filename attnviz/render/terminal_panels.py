@@ -1,0 +1,219 @@
+"""One panel for each head in the terminal: how large its cells can be, its labels, its lines."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from rich.segment import Segment
+
+from attnviz.arrays import Floats
+from attnviz.render.labels import distinct, elide, justify, widest
+from attnviz.render.panels import Axis, Group, Panel
+from attnviz.render.terminal_cells import blocks, half_blocks, number_cells, shades, shifted_digits
+from attnviz.render.terminal_lines import BOLD, Line, text_line
+from attnviz.render.terminal_style import TerminalStyle
+
+GAP = 2
+"""Blanks between panels."""
+LEAST_LABEL = 7
+"""Row labels are cut to this where more panels then fit on a line."""
+MOST_LABEL = 20
+_MOST_CELL = 12
+_LEAST_STEPS = 5
+"""The steps of the last digit that the range of the values has at least, where they are shown as digits."""
+_SMALL, _MEDIUM = 12, 16
+"""Rows of panels whose numbers are worth their lines with one panel on them, or whose digits are with two."""
+
+
+class Mode(Enum):
+    """How the cells of a panel are drawn."""
+
+    NUMBERS = "numbers"
+    WIDE = "wide"
+    """Two characters wide: coloured, or with one digit."""
+    FINE = "fine"
+    """One character wide: half blocks, or shades."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where things stand in the panels of a group."""
+
+    mode: Mode
+    cell: int
+    """Characters across a cell."""
+    label: int
+    """Characters of the row labels."""
+    width: int
+    abreast: int
+    """Panels on a line; 0 where not even one fits."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A panel, or some of its columns where a line cannot hold them all."""
+
+    panel: Panel
+    first: int
+    """The first of the columns."""
+
+
+def parts(group: Group, style: TerminalStyle) -> list[Part]:
+    """The panels of a group, each at most as wide as a line."""
+    most = style.columns - LEAST_LABEL - (1 if style.color else 2)
+    return [part for panel in group.panels for part in _parts(panel, most)]
+
+
+def _parts(panel: Panel, most: int) -> list[Part]:
+    labels = panel.columns.labels
+    if len(labels) <= most:
+        return [Part(panel, 0)]
+    found = []
+    for start in range(0, len(labels), most):
+        columns = replace(panel.columns, labels=labels[start : start + most])
+        stop = start + len(columns.labels)
+        title = f"{panel.title}, columns {start * columns.step} to {stop * columns.step - 1}"
+        found.append(Part(Panel(title, panel.values[:, start:stop], panel.rows, columns), start))
+    return found
+
+
+def choose(panels: Sequence[Panel], top: float, style: TerminalStyle) -> Layout:
+    """The layout with the largest cells that leaves enough panels side by side."""
+    n = len(panels)
+    rows = max(len(panel.rows.labels) for panel in panels)
+    wanted = {Mode.NUMBERS: 1 if rows <= _SMALL else 2, Mode.WIDE: 2 if rows <= _MEDIUM and not style.color else 3}
+    for mode, least in wanted.items():
+        cell = cell_width(mode, top, style)
+        if cell is not None:
+            layout = _arranged(panels, mode, cell, style)
+            if layout.abreast >= min(least, n):
+                return layout
+    return _arranged(panels, Mode.FINE, 1, style)
+
+
+def digits(mode: Mode, style: TerminalStyle) -> int:
+    """The digits after the point in the cells of a mode that has numbers."""
+    return style.precision if mode is Mode.NUMBERS else 1
+
+
+def cell_width(mode: Mode, top: float, style: TerminalStyle) -> int | None:
+    """The characters that a cell needs; None where digits would say nothing of values up to `top`."""
+    precision = digits(mode, style)
+    if mode is Mode.WIDE and style.color:
+        return 2
+    if top * 10**precision < _LEAST_STEPS:
+        return None
+    return 1 + (precision if style.color else shifted_digits(top, precision))
+
+
+def _arranged(panels: Sequence[Panel], mode: Mode, cell: int, style: TerminalStyle) -> Layout:
+    """As many panels on a line as the width allows; what room is left goes to labels and numbers."""
+    columns = max(len(panel.columns.labels) for panel in panels)
+    title = min(style.columns, widest(style.own(panel.title) for panel in panels))
+    rows = dict.fromkeys(panel.rows for panel in panels)
+    natural = max(widest(row_labels(axis, mode, style, MOST_LABEL)) for axis in rows)
+    body = columns * cell + (2 if mode is Mode.FINE and not style.color else 1)
+    least = max(min(natural, LEAST_LABEL) + body, title)
+    abreast = min((style.columns + GAP) // (least + GAP), len(panels))
+    if abreast == 0:
+        return Layout(mode, cell, 0, least, 0)
+    room = (style.columns - GAP * (abreast - 1)) // abreast
+    label = min(natural, room - body)
+    if mode is Mode.NUMBERS and abreast == len(panels):
+        keys = max(widest(map(style.token, axis.labels)) for axis in {panel.columns for panel in panels})
+        cell = max(cell, min(keys + 1, _MOST_CELL, (room - 1 - label) // columns))
+        body = 1 + columns * cell
+    return Layout(mode, cell, label, max(label + body, title), abreast)
+
+
+def row_labels(axis: Axis, mode: Mode, style: TerminalStyle, width: int) -> list[str]:
+    """What stands before each line of cells, in at most `width` characters.
+
+    Tokens; with their positions where the columns have only those; two of them where a line holds two rows.
+    """
+    sign = style.signs.ellipsis
+    per_line = 2 if mode is Mode.FINE and style.halves else 1
+    if axis.step > 1:
+        spans = [axis.labels[i : i + per_line] for i in range(0, len(axis.labels), per_line)]
+        return [elide(style.own(_span(span)), width, sign) for span in spans]
+    tokens = [style.token(text) for text in axis.labels]
+    if mode is Mode.NUMBERS:
+        return distinct(tokens, width, sign)
+    figures = len(str(max(0, len(tokens) - 1)))
+    labels = []
+    for i in range(0, len(tokens), per_line):
+        text = elide(" ".join(tokens[i : i + per_line]), width - figures - 1, sign)
+        labels.append(f"{i:>{figures}} {text}")
+    return labels
+
+
+def rows_name_columns(panel: Panel, layout: Layout, style: TerminalStyle) -> bool:
+    """Whether the row labels name the columns too, each in full."""
+    whole = row_labels(panel.rows, layout.mode, style, style.columns) == row_labels(
+        panel.rows, layout.mode, style, layout.label
+    )
+    return panel.columns.labels == panel.rows.labels and (whole or layout.mode is Mode.NUMBERS)
+
+
+def _span(labels: Sequence[str]) -> str:
+    """The positions of neighbouring tiles as one.
+
+    >>> _span(("0–20", "21–41")), _span(("5",))
+    ('0–41', '5')
+    """
+    first, last = labels[0].split("–")[0], labels[-1].split("–")[-1]
+    return first if first == last else f"{first}–{last}"
+
+
+def panel_lines(part: Part, top: float, layout: Layout, style: TerminalStyle) -> list[Line]:
+    """The title, the columns, and the cells with their row labels."""
+    panel = part.panel
+    title = elide(style.own(panel.title), layout.width, style.signs.ellipsis)
+    indent = " " * (layout.label + 1)
+    lines = [text_line(title, BOLD if style.color else None), text_line(indent + _columns_line(part, layout, style))]
+    before = 1 if layout.mode is Mode.NUMBERS or panel.rows.step > 1 else 0
+    labels = row_labels(panel.rows, layout.mode, style, layout.label)
+    edge = style.signs.edge if layout.mode is Mode.FINE and not style.color else ""
+    for label, cells in zip(labels, _cells(panel.values, top, layout, style), strict=True):
+        lines.append([Segment(justify(label, layout.label, before) + (edge or " ")), *cells, Segment(edge)])
+    return lines
+
+
+def _cells(values: Floats, top: float, layout: Layout, style: TerminalStyle) -> list[Line]:
+    if layout.mode is Mode.FINE:
+        return fine_cells(values, top, style)
+    if layout.mode is Mode.WIDE and style.color:
+        return blocks(values, top, style, layout.cell)
+    return number_cells(values, top, style, layout.cell, digits(layout.mode, style))
+
+
+def fine_cells(values: Floats, top: float, style: TerminalStyle) -> list[Line]:
+    """Cells one character wide."""
+    if style.halves:
+        return half_blocks(values, top, style)
+    return blocks(values, top, style, 1) if style.color else shades(values, top, style)
+
+
+def _columns_line(part: Part, layout: Layout, style: TerminalStyle) -> str:
+    axis = part.panel.columns
+    if layout.mode is not Mode.NUMBERS:
+        return ticks(len(axis.labels), part.first, axis.step, layout.cell)
+    sign = style.signs.ellipsis if layout.cell > LEAST_LABEL else ""
+    labels = [elide(style.token(text), layout.cell - 1, sign) for text in axis.labels]
+    return "".join(justify(label, layout.cell, 0.5 if style.color else 1) for label in labels)
+
+
+def ticks(n: int, first: int, step: int, cell: int) -> str:
+    """Positions above the columns where they begin, as many as have room.
+
+    >>> ticks(12, 0, 1, 1), ticks(4, 0, 30, 2)
+    ('0    5    10', '0   60')
+    """
+    longest = len(str((first + n - 1) * step))
+    every = next(i for i in (1, 2, 5, 10, 20, 50, 100) if i * cell > longest)
+    line = ""
+    for i in range(0, n, every):
+        mark = str((first + i) * step)
+        if i * cell + len(mark) <= n * cell:
+            line = line.ljust(i * cell) + mark
+    return line
