@@ -85,24 +85,26 @@ def from_fields(plain: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
         AttnvizError: a field is missing, of another schema, or does not fit the others.
     """
     if (found := plain.get("schema")) != SCHEMA:
-        raise AttnvizError(f"its schema is {found!r}: this version of attnviz reads {SCHEMA!r}")
+        raise AttnvizError(f"its schema is {found!r:.80}: this version of attnviz reads {SCHEMA!r}")
     try:
         return _record(plain, arrays)
     except KeyError as error:
         raise AttnvizError(f"it has no {error.args[0]!r}") from error
-    except (IndexError, TypeError, ValueError) as error:
+    except ValueError as error:
         raise AttnvizError(f"its parts do not fit together: {error}") from error
 
 
 def _record(plain: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> AttentionRecord:
     layers, names = _list_of(int, "layers", plain), _list_of(str, "names", plain)
     weights, outputs = _array("weights", arrays["weights"], 4), arrays.get("output")
+    query, key = (_tokens_from(axis, plain) for axis in ("query", "key"))
+    if not 0 < len(layers) == len(names) == len(weights):
+        raise AttnvizError(f"its layers are {len(layers)}, but there are {len(names)} names and {len(weights)} weights")
     if outputs is not None:
         outputs = _array("output", outputs, 3)
-    parts = [weights] if outputs is None else [weights, outputs]
-    if any(len(part) != len(layers) for part in (names, *parts)):
-        raise AttnvizError(f"its layers are {len(layers)}, but there are {len(names)} names and {len(weights)} weights")
-    query, key = (_tokens_from(axis, plain) for axis in ("query", "key"))
+        if outputs.shape[:2] != (len(layers), len(query)):
+            sizes = f"{len(layers)} layers and {len(query)} queries"
+            raise AttnvizError(f"its output is {' × '.join(map(str, outputs.shape))}, but there are {sizes}")
     maps = tuple(
         AttentionMap(
             name=names[i],
@@ -131,7 +133,7 @@ def _list_of(kind: type[T], name: str, plain: Mapping[str, Any]) -> tuple[T, ...
 def _one_of(allowed: tuple[Any, ...], name: str, plain: Mapping[str, Any]) -> Any:
     value = plain[name]
     if not any(type(value) is type(one) and value == one for one in allowed):
-        raise AttnvizError(f"its {name} is {value!r}, which is none of {', '.join(map(repr, allowed))}")
+        raise AttnvizError(f"its {name} is {value!r:.80}, which is none of {', '.join(map(repr, allowed))}")
     return value
 
 

@@ -229,9 +229,18 @@ def test_same_request_same_bytes_in_every_process(tmp_path: Path) -> None:
 
 
 def test_provenance_is_enough_to_make_it_again_and_holds_no_place() -> None:
-    out = run("heads", "the cat", "--model", "scratch", "--seed", "3", "--n-heads", "2", "--no-scale", "--format", "json")
+    out = run(
+        "heads", "the cat", "--model", "scratch", "--seed", "3", "--n-heads", "2", "--no-scale", "--format", "json"
+    )
     said = out.json["provenance"]
-    assert {"seed": 3, "n_heads": 2, "d_model": 32, "scale": False, "positions": True, "text": "the cat"}.items() <= said.items()
+    assert {
+        "seed": 3,
+        "n_heads": 2,
+        "d_model": 32,
+        "scale": False,
+        "positions": True,
+        "text": "the cat",
+    }.items() <= said.items()
     assert said["attnviz"] == attnviz.__version__
     assert "seed 3" in run("heads", "the cat", "--model", "scratch", "--seed", "3").text
 

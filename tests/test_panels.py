@@ -20,7 +20,7 @@ from attnviz.render.panels import (
     range_top,
     token_axis,
 )
-from attnviz.tokens import Tokens
+from attnviz.tokens import Tokens, visible
 
 QUERY, KEY = Tokens.of(["the", "cat", "\n", "the", "mat"]), Tokens.of("abcdefg")
 HEADS, QUERIES, KEYS = 3, len(QUERY), len(KEY)
@@ -58,8 +58,8 @@ def heatmaps(*maps: AttentionMap, rows: int = 9, columns: int = 9) -> tuple[Heat
         (1.0, 1.0),
         (0.7, 1.0),
         (0.5001, 1.0),
-        (0.5, 0.5),
-        (0.3, 0.5),
+        (0.5, 1.0),
+        (0.3, 1.0),
         (0.2, 0.2),
         (0.11, 0.2),
         (0.1, 0.1),
@@ -78,14 +78,14 @@ def test_the_range_ends_at_the_smallest_round_number_that_holds_all(largest: flo
     assert range_top([np.array([[0.0, largest], [0.0, 0.0]])]) == top
 
 
-@pytest.mark.parametrize("top", [0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 1.0])
+@pytest.mark.parametrize("top", [0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 1.0])
 def test_a_round_number_in_float32_is_that_number(top: float) -> None:
     assert range_top([np.array([top], np.float32)]) == top
     assert range_top([np.nextafter(np.array([top], np.float32), np.float32(2))]) == top
 
 
 def test_the_range_is_one_for_all_panels() -> None:
-    assert range_top([np.array([0.01]), np.array([[0.3]]), np.array([0.001])]) == 0.5
+    assert range_top([np.array([0.01]), np.array([[0.3]]), np.array([0.001])]) == 1.0
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -185,7 +185,7 @@ def test_a_board_of_queries_has_a_panel_a_query_with_heads_down() -> None:
     board = queries_board(heatmaps(map_of(array, 2, ("single", 0, 4))), "a caption")
     (group,) = board.groups
     assert group.title == "layer 2"
-    assert [panel.title for panel in group.panels] == [f"query {text}" for text in QUERY.text]
+    assert [panel.title for panel in group.panels] == [f"query {visible(text)}" for text in QUERY.text]
     for i, panel in enumerate(group.panels):
         assert (panel.rows, panel.columns) == (Axis("head", ("single head", "head 0", "head 4")), Axis("key", KEY.text))
         np.testing.assert_array_equal(panel.values, array[:, i])

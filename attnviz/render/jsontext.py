@@ -23,7 +23,7 @@ def write_json(record: AttentionRecord, stream: BinaryIO) -> None:
     fields = to_fields(record)
     _note_missing(fields)
     lines = [f"{json.dumps(key)}: {_dumped(value)}" for key, value in fields.plain.items()]
-    stream.write(("{" + ",\n ".join(lines)).encode(errors="backslashreplace"))  # half a surrogate pair as \\ud800
+    stream.write(("{" + ",\n ".join(lines)).encode(errors="backslashreplace"))  # half a surrogate pair as its escape
     for name, array in fields.arrays.items():
         stream.write(f",\n {json.dumps(name)}: ".encode())
         for chunk in _nested(array):
@@ -65,7 +65,9 @@ def _row(row: Floats) -> str:
 def _number(value: float, digits: str) -> str:
     if not math.isfinite(value):
         return "null"
-    return digits % value if value else str(value)  # -0 would read back as a whole number, which has no sign
+    if value == 0 and math.copysign(1, value) < 0:
+        return "-0.0"  # -0 would read back as a whole number, which has no sign
+    return digits % value
 
 
 def json_bytes(record: AttentionRecord) -> int:

@@ -82,16 +82,16 @@ class Board:
         return max((max(panel.rows.step, panel.columns.step) for panel in self.panels), default=1)
 
 
-_TOPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+_TOPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 1.0)
 _ROUNDING = 1 + 1e-6
-"""float32's 0.2 is a little more than 0.2, and no reason to end at 0.5."""
+"""float32's 0.2 is a little more than 0.2, and no reason to end at 1."""
 
 
 def range_top(values: Sequence[Floats]) -> float:
-    """The end of the colour range: 1, or the smallest round number that no finite value exceeds.
+    """The end of the colour range: 1, or where no finite value exceeds 0.2 the smallest round number that holds all.
 
-    Weights lie in 0..1. Over hundreds of tokens, or pooled, all of them can lie so near 0 that a picture
-    on 0..1 would be black, so the range then closes in, by round steps, and is printed.
+    Weights lie in 0..1, and pictures on the same range can be compared. But over hundreds of tokens, or
+    pooled, all of them can lie so near 0 that such a picture would be black.
 
     >>> range_top([np.array([0.7])]), range_top([np.array([0.07])]), range_top([np.array([1.2])])
     (1.0, 0.1, 1.2)
@@ -191,6 +191,8 @@ def queries_board(heatmaps: Sequence[Heatmap], caption: str) -> Board:
         rows = Axis("head", tuple(head_title(head) for head in one.map.heads))
         columns = token_axis("key", one.map.key, one.key_edges)
         queries = token_axis("query", one.map.query, one.query_edges).labels
-        panels = tuple(Panel(f"query {visible(text)}", one.values[:, i], rows, columns) for i, text in enumerate(queries))
+        panels = tuple(
+            Panel(f"query {visible(text)}", one.values[:, i], rows, columns) for i, text in enumerate(queries)
+        )
         groups.append(Group(layer_title(one.map), panels))
     return Board(caption, tuple(groups), range_top([one.values for one in heatmaps]), "queries")

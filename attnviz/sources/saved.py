@@ -54,11 +54,12 @@ def _read_npz(file: Path) -> Parts:
 
 
 def _members(file: Path) -> dict[str, npt.NDArray[Any]]:
-    archive = np.load(file, allow_pickle=False)
-    if not isinstance(archive, np.lib.npyio.NpzFile):
-        raise TypeError("it is a single array")
-    with archive:
-        return {name: archive[name] for name in archive.files}
+    with file.open("rb") as stream:  # NumPy leaves open what it cannot read
+        archive = np.load(stream, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise TypeError("it is a single array")
+        with archive:
+            return {name: archive[name] for name in archive.files}
 
 
 def _plain(array: npt.NDArray[Any]) -> Any:
