@@ -17,6 +17,7 @@ def attend(
     heads: Collection[int] | None = None,
     single: bool = False,
     hide_special: bool = False,
+    truncate: bool = False,
     with_output: bool = False,
     **scratch: Any,
 ) -> AttentionRecord:
@@ -28,6 +29,7 @@ def attend(
         layers, heads: which, counted from 0; all unless given.
         single: also the full-width head of the same projections, first.
         hide_special: leave out tokens that the tokenizer added; rows then sum to less than 1.
+        truncate: keep the first tokens of a text that is too long for the model, instead of refusing it.
         with_output: also each layer's attention output; the scratch model's is always there.
         scratch: `n_heads`, `d_model`, `seed`, `positions`, `scale`, `shared_projections`, for the scratch model.
 
@@ -42,7 +44,7 @@ def attend(
     (1, 2, 2, 2)
     """
     opened = open_model(model, scratch)
-    prepared = opened.prepare(text)
+    prepared = opened.prepare(text, truncate=truncate)
     selection = Selection.of(layers, heads, opened.n_layers, opened.n_heads)
     chosen = selection.layers_or(range(opened.n_layers))
     maps = (

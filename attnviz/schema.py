@@ -34,8 +34,6 @@ def to_fields(record: AttentionRecord) -> Fields:
     Raises:
         RequestError: the maps differ, so that no one array holds them.
     """
-    if not record.maps:
-        raise AttnvizError("there is no attention to write: the record holds no maps")
     first = record.maps[0]
     for one in record.maps[1:]:
         if _shared(one) != _shared(first):

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from models import make_bert, random_tensors
 from safetensors.numpy import save_file
 
 from attnviz.errors import AttnvizError, RequestError
 from attnviz.sources.checkpoint import Checkpoint, widen_into
 from attnviz.sources.encoder import open_folder
+from tests.models import make_bert, random_tensors
 
 
 def checkpoint_of(folder: Path, **tensors: npt.NDArray[Any]) -> Checkpoint:

@@ -24,7 +24,9 @@ def process(*arguments: str, env: dict[str, str] | None = None) -> subprocess.Co
     """`attnviz` as a process of its own, with these variables."""
     kept = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")}
     command = [sys.executable, "-m", "attnviz", *arguments]
-    return subprocess.run(command, env={**kept, **(env or {})}, capture_output=True, stdin=subprocess.DEVNULL)
+    return subprocess.run(
+        command, check=False, env={**kept, **(env or {})}, capture_output=True, stdin=subprocess.DEVNULL
+    )
 
 
 def test_the_main_job_shows_twelve_heads_of_the_first_layer() -> None:

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from models import CONFIG, Eager, Tensors, make_bert, random_tensors, wordpiece
 
 from attnviz.errors import AttnvizError, RequestError
 from attnviz.maps import AttentionMap, ComputedWeights, StoredWeights
 from attnviz.sources import projected
 from attnviz.sources.encoder import BUNDLED, MINILM_SHA256, Encoder, open_bundled, open_folder
+from tests.models import CONFIG, Eager, Tensors, make_bert, random_tensors, wordpiece
 
 TEXT = "The cat sat on my favorite unwanted mat, unwantable!"
 PUBLISHED = os.environ.get("ATTNVIZ_PUBLISHED_MINILM")

@@ -302,10 +302,19 @@ def golden_record() -> AttentionRecord:
 # what one array cannot hold
 
 
-def test_a_record_without_maps_is_not_written() -> None:
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_a_record_without_maps_is_not_written(tmp_path: Path, suffix: str) -> None:
     with pytest.raises(AttnvizError, match="the record holds no maps") as error:
-        to_fields(AttentionRecord((), PROVENANCE))
+        AttentionRecord((), PROVENANCE).save(tmp_path / f"a.{suffix}")
     assert error.value.exit_code == 3
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_a_record_that_was_read_is_written_in_every_format(tmp_path: Path, suffix: str) -> None:
+    attend("The cat sat", layers=[1]).save(tmp_path / "a.npz")
+    load(tmp_path / "a.npz").save(tmp_path / f"b.{suffix}")
+    assert (tmp_path / f"b.{suffix}").stat().st_size > 100
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
 from pathlib import Path
 
 import pytest
-from models import make_bert
 
 from attnviz.errors import AttnvizError, RequestError
 from attnviz.lazy import function
 from attnviz.sources.registry import DEFAULT_MODEL, FOLDER, NAMED, open_model
+from tests.models import make_bert
 
 
 def test_the_bundled_model_is_the_default() -> None:

@@ -24,7 +24,7 @@ Array = npt.NDArray[Any]
 
 
 def attended(text: str = TEXT, options: ScratchOptions | None = None, **more: Any) -> AttentionMap:
-    (one,) = Scratch(options or ScratchOptions(**more)).prepare(text).maps([0])
+    (one,) = Scratch(options or ScratchOptions(**more)).prepare(text).maps([0], output=True)
     return one
 
 
@@ -61,7 +61,7 @@ def test_weights_are_those_of_the_projections_worked_out_head_by_head() -> None:
 def test_the_single_head_comes_first_and_is_scaled_by_the_square_root_of_d_model() -> None:
     model = Scratch(ScratchOptions(n_heads=5, d_model=35, seed=1))
     run = model.prepare(TEXT)
-    (with_single,), (without,) = run.maps([0], single=True), run.maps([0])
+    (with_single,), (without,) = run.maps([0], single=True, output=True), run.maps([0], output=True)
     assert with_single.heads == ("single", 0, 1, 2, 3, 4)
     x, p = model.embeddings(run.tokens).astype(np.float64), model.projections()
     expected = softmax((x @ p.w_q) @ (x @ p.w_k).T / 35**0.5)
@@ -145,6 +145,14 @@ def test_a_long_text_has_its_rows_made_when_asked_for() -> None:
     assert one.output.shape == (1200, 32)
 
 
+def test_the_output_is_made_where_it_is_asked_for() -> None:
+    run = Scratch(ScratchOptions()).prepare(TEXT)
+    (without,), (with_output,) = run.maps([0]), run.maps([0], output=True)
+    assert without.output is None
+    assert with_output.output is not None
+    assert np.abs(without.rows(0, 6) - with_output.rows(0, 6)).max() < 1e-6
+
+
 def test_no_map_of_a_layer_that_is_not_asked_for() -> None:
     assert list(Scratch(ScratchOptions()).prepare(TEXT).maps([])) == []
 
@@ -190,8 +198,8 @@ def test_other_array_libraries_give_the_same(
     place: Callable[[Array], Any], options: dict[str, Any], single: bool
 ) -> None:
     chosen = ScratchOptions(**options)
-    (theirs,) = Scratch(chosen, place).prepare(TEXT).maps([0], single=single)
-    (ours,) = Scratch(chosen).prepare(TEXT).maps([0], single=single)
+    (theirs,) = Scratch(chosen, place).prepare(TEXT).maps([0], single=single, output=True)
+    (ours,) = Scratch(chosen).prepare(TEXT).maps([0], single=single, output=True)
     assert isinstance(theirs.rows(0, 6), np.ndarray)
     assert np.abs(theirs.rows(0, 6) - ours.rows(0, 6)).max() < 1e-6
     assert np.abs(np.asarray(theirs.output) - np.asarray(ours.output)).max() < 1e-5

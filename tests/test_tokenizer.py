@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from models import CONFIG, VOCABULARY, make_bert, wordpiece
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.normalizers import BertNormalizer
@@ -14,6 +13,7 @@ from attnviz.errors import AttnvizError, RequestError
 from attnviz.sources.encoder import open_bundled, open_folder
 from attnviz.sources.model import checked_text
 from attnviz.sources.tokenizer import encode, load_tokenizer
+from tests.models import CONFIG, VOCABULARY, make_bert, wordpiece
 
 LIMIT = 29
 TEXTS = (

@@ -157,7 +157,7 @@ def composed(weights: Weights, tokens: list[str]) -> bytes:
     def label(text: str) -> npt.NDArray[np.uint8]:
         box = Image.new("L", (44, 12), 255)
         ImageDraw.Draw(box).text((0, 0), text, fill=0, font=font)
-        return (np.asarray(box) >> 4) + np.uint8(240)
+        return np.asarray(np.asarray(box) // 16 + 240, np.uint8)
 
     labels = [label(token) for token in tokens]
     for layer in range(layers):

@@ -4,6 +4,7 @@ import os
 import sys
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import pairwise
 from typing import Annotated, Any
 
 import typer
@@ -99,7 +100,7 @@ def _explain(error: Any, arguments: list[str]) -> None:
     if getattr(error, "option_name", None) and not getattr(error, "possibilities", None):
         error.message += "\nA text that begins with - goes after --, as in: attnviz heads -- '-5 degrees outside'"
     for option in getattr(getattr(error, "param", None), "opts", ()):
-        given = [value for name, value in zip(arguments, arguments[1:], strict=False) if name == option]
+        given = [value for name, value in pairwise(arguments) if name == option]
         given += [one.partition("=")[2] for one in arguments if one.startswith(f"{option}=")]
         if given:
             error.message += f", got {given[-1]!r}"

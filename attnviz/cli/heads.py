@@ -9,6 +9,7 @@ from attnviz.cli.console import terminal_style
 from attnviz.cli.inputs import read_texts
 from attnviz.cli.messages import note
 from attnviz.cli.outputs import STDOUT, Output, parse_outputs
+from attnviz.cli.progress import watched
 from attnviz.cli.takers import BoardTaker, NumbersTaker, Story, Taker
 from attnviz.collect import Heatmap, HeatmapCollector, RecordCollector, collect
 from attnviz.errors import RequestError
@@ -120,7 +121,7 @@ def _run(request: Request, text: str, outputs: list[Output]) -> None:
     numbers = any(output.holds_numbers for output in outputs)
     with_output = numbers and (request.with_output or request.model.gives_output)
     maps = prepared.maps(layers, single=request.single, output=with_output)
-    collect(map(request.narrow, maps), collectors)
+    collect(watched(map(request.narrow, maps)), collectors)
     notes = [*prepared.notes, *_hidden_notes(request, prepared, hidden.result())]
     for line in notes:
         note(line)

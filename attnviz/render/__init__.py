@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from attnviz.collect import HeatmapCollector, collect
-from attnviz.errors import RequestError
+from attnviz.errors import AttnvizError, RequestError
 from attnviz.files import check_output, whole_file
 from attnviz.lazy import function
 from attnviz.maps import AttentionRecord
@@ -63,8 +63,10 @@ def save(record: AttentionRecord, path: str | PathLike[str]) -> None:
 
     Raises:
         RequestError: no format has that suffix, or the folder does not exist.
-        AttnvizError: the file cannot be written.
+        AttnvizError: the file cannot be written, or the record holds no maps.
     """
+    if not record.maps:
+        raise AttnvizError("there is no attention to write: the record holds no maps")
     file = Path(path)
     chosen = format_of(file)
     check_output(file)

@@ -1,0 +1,75 @@
+"""What the documents say is there is there, and nothing that is there is left out."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from PIL import Image
+
+from attnviz.cli import options
+from attnviz.cli.app import COMMANDS
+from attnviz.lazy import function
+from attnviz.render import FORMATS
+from attnviz.sources.registry import NAMED
+from tests.cli import run
+from tools.make_pictures import PICTURES
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_documented_and_says_what_its_entry_says(name: str) -> None:
+    assert f"attnviz {name}" in README
+    command = typer.main.get_command(function(COMMANDS[name].app))  # type: ignore[arg-type]
+    assert (command.help or "").startswith(COMMANDS[name].summary)
+    assert COMMANDS[name].summary in run("--help").text
+    assert all(parameter.help for parameter in command.params if parameter.name != "help")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_is_documented(name: str) -> None:
+    assert re.search(rf"\b{name}\b", README)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_every_model_is_documented(name: str) -> None:
+    assert f"`{name}`" in README
+
+
+def test_every_colour_map_is_in_the_help() -> None:
+    text = re.sub(r"\s+", "", run("heads", "--help").text)
+    for name in options.ColorMap:
+        assert name in text
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_the_readmes_pictures_are_what_the_program_draws(name: str, tmp_path: Path) -> None:
+    assert f"docs/{name}" in README
+    assert run("heads", *PICTURES[name], "-o", str(tmp_path / name)).code == 0
+    with Image.open(ROOT / "docs" / name) as shown, Image.open(tmp_path / name) as drawn:
+        np.testing.assert_array_equal(np.asarray(shown.convert("RGB")), np.asarray(drawn.convert("RGB")))
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_the_sample_script_runs_as_written(tmp_path: Path) -> None:
+    shim = tmp_path / "bin" / "attnviz"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m attnviz "$@"\n', encoding="utf-8")
+    shim.chmod(0o755)
+    samples = ROOT / "sample_inputs"
+    done = subprocess.run(
+        ["bash", samples / "pictures.sh", samples / "sentences.pt.txt", tmp_path / "out"],
+        env={"PATH": f"{shim.parent}:/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["1.png", "2.png", "3.png", "4.png"]
+    assert "4 pictures" in done.stdout
