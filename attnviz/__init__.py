@@ -1,6 +1,7 @@
 """See the attention heads of a trained model side by side: in the terminal, as a picture, as numbers.
 
->>> record = attend("Orange is my favorite fruit")
+>>> import attnviz
+>>> record = attnviz.attend("Orange is my favorite fruit")
 >>> record.weights.shape
 (6, 12, 7, 7)
 """

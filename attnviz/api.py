@@ -1,10 +1,17 @@
-"""The library's front door: a text in, its attention out."""
+"""The library's front door: a text in, its attention out; a record into a file."""
 
 from collections.abc import Collection
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
-from attnviz.collect import RecordCollector, collect
+from attnviz.collect import HeatmapCollector, RecordCollector, collect
+from attnviz.errors import AttnvizError
+from attnviz.files import check_output, whole_file
+from attnviz.lazy import function
 from attnviz.maps import AttentionRecord
+from attnviz.render import PICTURE_TILES, format_of
+from attnviz.render.panels import Board, Look, caption_of, describe, heads_board
 from attnviz.select import Selection, without_special
 from attnviz.sources.registry import DEFAULT_MODEL, open_model
 
@@ -54,3 +61,28 @@ def attend(
     collector = RecordCollector()
     collect((without_special(one) for one in maps) if hide_special else maps, [collector])
     return collector.result({**opened.provenance, "text": text}, prepared.notes)
+
+
+def save(record: AttentionRecord, path: str | PathLike[str]) -> None:
+    """Write `record` to `path`, in the format that its suffix names.
+
+    Raises:
+        RequestError: no format has that suffix, or the folder does not exist.
+        AttnvizError: the file cannot be written, or the record holds no maps.
+    """
+    if not record.maps:
+        raise AttnvizError("there is no attention to write: the record holds no maps")
+    file = Path(path)
+    chosen = format_of(file)
+    check_output(file)
+    with whole_file(file) as stream:
+        if chosen.holds == "numbers":
+            function(chosen.writer)(record, stream)
+        else:
+            function(chosen.writer)(_board(record), Look(description=describe(record.provenance)), stream)
+
+
+def _board(record: AttentionRecord) -> Board:
+    collector = HeatmapCollector(PICTURE_TILES, PICTURE_TILES)
+    collect(record.maps, [collector])
+    return heads_board(collector.result(), caption_of(record.provenance, len(record.maps[0].query)))

@@ -3,17 +3,15 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from attnviz.arrays import Floats
+from attnviz.heatmap import Edges, Heatmap
 from attnviz.maps import AttentionMap, AttentionRecord, Provenance, StoredWeights
 from attnviz.memory import check_room
-
-Edges = npt.NDArray[np.intp]
-"""Where tiles begin, and after the last where it ends: n tiles have n + 1 edges."""
 
 
 class Collector(ABC):
@@ -91,25 +89,6 @@ class RecordCollector(Collector):
     def result(self, provenance: Provenance, notes: Sequence[str] = ()) -> AttentionRecord:
         """The record of the maps seen."""
         return AttentionRecord(tuple(self._maps), provenance, tuple(notes))
-
-
-@dataclass(frozen=True)
-class Heatmap:
-    """One attention map at a size that can be drawn: each tile is the mean of the weights it stands for."""
-
-    map: AttentionMap
-    values: Floats
-    """[head, query tile, key tile] in 0..1; exact weights where a tile is one weight."""
-    query_edges: Edges
-    key_edges: Edges
-    shown_mass: Floats
-    """[head]: the mean over the queries of the row's sum; 1 where nothing is hidden or masked."""
-
-    @property
-    def exact(self) -> bool:
-        """Whether every tile is one weight."""
-        _, queries, keys = self.values.shape
-        return (queries, keys) == (len(self.map.query), len(self.map.key))
 
 
 def tile_edges(length: int, most: int) -> Edges:

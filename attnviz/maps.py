@@ -11,6 +11,7 @@ import numpy as np
 from attnviz.arrays import Array, Floats, namespace, to_numpy
 from attnviz.attention import EVERYTHING, Rule, attention_weights
 from attnviz.errors import AttnvizError
+from attnviz.lazy import function
 from attnviz.tokens import Tokens
 
 Head: TypeAlias = int | Literal["single"]
@@ -274,6 +275,4 @@ class AttentionRecord:
             RequestError: no format has that suffix.
             AttnvizError: the file cannot be written.
         """
-        from attnviz.render import save  # noqa: PLC0415 (a record is below the formats that write it)
-
-        save(self, path)
+        function("attnviz.api:save")(self, path)  # a record is below the formats that write it

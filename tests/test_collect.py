@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import attnviz
 from attnviz.arrays import Floats
-from attnviz.collect import Collector, Heatmap, HeatmapCollector, RecordCollector, collect, tile_edges
+from attnviz.collect import Collector, HeatmapCollector, RecordCollector, collect, tile_edges
 from attnviz.errors import RequestError
+from attnviz.heatmap import Heatmap
 from attnviz.maps import AttentionMap, StoredWeights, Weights
 from attnviz.tokens import Tokens
 

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.arrays import Floats
-from attnviz.collect import Heatmap, HeatmapCollector, tile_edges
+from attnviz.collect import HeatmapCollector, tile_edges
+from attnviz.heatmap import Heatmap
 from attnviz.maps import AttentionMap, Head, Kind, Provenance, Stack, StoredWeights
 from attnviz.render.panels import (
     Axis,

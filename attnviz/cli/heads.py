@@ -11,8 +11,9 @@ from attnviz.cli.messages import note
 from attnviz.cli.outputs import STDOUT, Output, parse_outputs
 from attnviz.cli.progress import watched
 from attnviz.cli.takers import BoardTaker, NumbersTaker, Story, Taker
-from attnviz.collect import Heatmap, HeatmapCollector, RecordCollector, collect
+from attnviz.collect import HeatmapCollector, RecordCollector, collect
 from attnviz.errors import RequestError
+from attnviz.heatmap import Heatmap
 from attnviz.maps import AttentionMap
 from attnviz.memory import check_room
 from attnviz.render import PICTURE_TILES

@@ -8,7 +8,8 @@ from typing import Protocol
 from attnviz.cli.console import show
 from attnviz.cli.messages import note
 from attnviz.cli.outputs import Output
-from attnviz.collect import Collector, Heatmap, HeatmapCollector, RecordCollector
+from attnviz.collect import Collector, HeatmapCollector, RecordCollector
+from attnviz.heatmap import Heatmap
 from attnviz.lazy import function
 from attnviz.maps import Provenance
 from attnviz.render.jsontext import json_bytes

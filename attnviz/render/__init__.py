@@ -2,16 +2,10 @@
 
 from dataclasses import dataclass
 from difflib import get_close_matches
-from os import PathLike
 from pathlib import Path
 from typing import Literal
 
-from attnviz.collect import HeatmapCollector, collect
-from attnviz.errors import AttnvizError, RequestError
-from attnviz.files import check_output, whole_file
-from attnviz.lazy import function
-from attnviz.maps import AttentionRecord
-from attnviz.render.panels import Board, Look, caption_of, describe, heads_board
+from attnviz.errors import RequestError
 
 PICTURE_TILES = 512
 """The most tiles a side that a picture draws of one head; what is longer is pooled to it."""
@@ -56,28 +50,3 @@ def format_of(path: Path) -> Format:
     near = get_close_matches(name, FORMATS, n=1)
     meant = f"; did you mean .{near[0]}?" if near else ""
     raise RequestError(f"output {path}: suffix {path.suffix!r} is none of {', '.join('.' + n for n in FORMATS)}{meant}")
-
-
-def save(record: AttentionRecord, path: str | PathLike[str]) -> None:
-    """Write `record` to `path`, in the format that its suffix names.
-
-    Raises:
-        RequestError: no format has that suffix, or the folder does not exist.
-        AttnvizError: the file cannot be written, or the record holds no maps.
-    """
-    if not record.maps:
-        raise AttnvizError("there is no attention to write: the record holds no maps")
-    file = Path(path)
-    chosen = format_of(file)
-    check_output(file)
-    with whole_file(file) as stream:
-        if chosen.holds == "numbers":
-            function(chosen.writer)(record, stream)
-        else:
-            function(chosen.writer)(_board(record), Look(description=describe(record.provenance)), stream)
-
-
-def _board(record: AttentionRecord) -> Board:
-    collector = HeatmapCollector(PICTURE_TILES, PICTURE_TILES)
-    collect(record.maps, [collector])
-    return heads_board(collector.result(), caption_of(record.provenance, len(record.maps[0].query)))

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from attnviz.arrays import Floats
-from attnviz.collect import Edges, Heatmap
+from attnviz.heatmap import Edges, Heatmap
 from attnviz.maps import AttentionMap, Head, Provenance
 from attnviz.render.colors import DEFAULT_COLORMAP
 from attnviz.tokens import Tokens, visible
