@@ -5,8 +5,11 @@ Axes come in the order head, query, key (or head, token, d_head); any axes may s
 key. Source throughout: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from attnviz.arrays import Array, is_bool, like, namespace, quiet, widened
 from attnviz.errors import RequestError
@@ -65,15 +68,15 @@ def split_heads(x: Array, n_heads: int) -> Array:
     return xp.moveaxis(xp.reshape(x, (*x.shape[:-1], n_heads, width // n_heads)), -2, -3)
 
 
-def heads_message(width: int, n_heads: int) -> str:
-    """What to say when `n_heads` heads cannot share `width` columns, with the numbers that could.
+def heads_message(width: int, n_heads: int, what: str = "d_model") -> str:
+    """What to say when `n_heads` heads cannot share the `width` columns of `what`, with the numbers that could.
 
     >>> heads_message(6, 4)
     'd_model 6 cannot be split into 4 heads: the number of heads must divide it (1, 2, 3 or 6)'
     """
     divisors = [str(n) for n in range(1, width + 1) if width % n == 0]
     fit = " or ".join(filter(None, [", ".join(divisors[:-1]), divisors[-1]])) if divisors else "none"
-    return f"d_model {width} cannot be split into {n_heads} heads: the number of heads must divide it ({fit})"
+    return f"{what} {width} cannot be split into {n_heads} heads: the number of heads must divide it ({fit})"
 
 
 def merge_heads(x: Array) -> Array:
@@ -184,8 +187,30 @@ class Rule:
         if self.window is not None and self.window < 1:
             raise RequestError(f"a window holds at least the token itself: 1 or more, got {self.window}")
 
-    def check(self, n_queries: int, n_keys: int) -> None:
-        """Refuse what is made for another number of queries or keys.
+    def also(self, other: "Rule") -> "Rule":
+        """What this rule and the other one both allow; what they add to the scores is added up.
+
+        Raises:
+            RequestError: their masks are of sizes that do not go together.
+
+        >>> Rule(window=3).also(Rule(causal=True, window=2))
+        Rule(causal=True, window=2, keys=None, mask=None)
+        """
+        windows = [rule.window for rule in (self, other) if rule.window is not None]
+        return Rule(
+            self.causal or other.causal,
+            min(windows) if windows else None,
+            _both(self.keys, other.keys),
+            _both(self.mask, other.mask),
+        )
+
+    def placed(self, place: Callable[[Array], Array]) -> "Rule":
+        """The same rule with its arrays where `place` puts them."""
+        keys, mask = (None if part is None else place(part) for part in (self.keys, self.mask))
+        return replace(self, keys=keys, mask=mask)
+
+    def check(self, n_queries: int, n_keys: int, n_heads: int | None = None) -> None:
+        """Refuse what is made for another number of queries, keys or heads.
 
         Raises:
             RequestError: it does not fit.
@@ -197,6 +222,9 @@ class Rule:
             if rows not in (1, n_queries) or columns != n_keys:
                 sizes = f"{n_queries} queries and {n_keys} keys"
                 raise RequestError(f"the mask is {rows} × {columns}, but there are {sizes}")
+            masks = self.mask.shape[0] if self.mask.ndim == 3 else 1
+            if n_heads is not None and masks not in (1, n_heads):
+                raise RequestError(f"the mask is given for {masks} heads, but there are {n_heads}")
 
     def block(self, start: int, stop: int, n_keys: int, scores: Array) -> tuple[Array | None, Array | None]:
         """What rows `start` to `stop` may attend to, and what is added to their scores.
@@ -239,6 +267,21 @@ def _added(bias: Array, scores: Array) -> tuple[Array, Array]:
     return allowed & within, bias
 
 
+def _both(mask: Array | None, other: Array | None) -> Array | None:
+    """One mask for two: allowed by both, with both biases."""
+    if mask is None or other is None:
+        return other if mask is None else mask
+    try:
+        np.broadcast_shapes(tuple(mask.shape), tuple(other.shape))
+    except ValueError:
+        shapes = " and ".join(" × ".join(map(str, one.shape)) for one in (mask, other))
+        raise RequestError(f"masks of {shapes} do not go together") from None
+    if is_bool(mask) and is_bool(other):
+        return mask & other
+    (allowed, bias), (also_allowed, more) = ((one, 0.0) if is_bool(one) else additive(one) for one in (mask, other))
+    return namespace(mask).where(allowed & also_allowed, bias + more, -math.inf)
+
+
 def _all_of(conditions: Sequence[Array]) -> Array | None:
     result = None
     for condition in conditions:
@@ -274,7 +317,7 @@ def attention_weights(
     array([[[0.401, 0.198, 0.401]]])
     """
     stop = q.shape[-2] if stop is None else stop
-    rule.check(q.shape[-2], k.shape[-2])
+    rule.check(q.shape[-2], k.shape[-2], q.shape[-3])
     rows = q[..., start:stop, :]
     scores = scaled_scores(widened(rows), widened(k), scale)
     allowed, bias = rule.block(start, stop, k.shape[-2], scores)

@@ -1,6 +1,6 @@
 """Heatmap: an attention map at a size that can be drawn."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -29,3 +29,10 @@ class Heatmap:
         """Whether every tile is one weight."""
         _, queries, keys = self.values.shape
         return (queries, keys) == (len(self.map.query), len(self.map.key))
+
+    def head(self, index: int) -> "Heatmap":
+        """The heatmap of one head alone."""
+        only = slice(index, index + 1)
+        return replace(
+            self, map=self.map.pick(heads=[index]), values=self.values[only], shown_mass=self.shown_mass[only]
+        )

@@ -657,3 +657,59 @@ def test_dtype_is_kept_through_all_of_multi_head_attention(library: str, dtype: 
     assert str(result.output.dtype).endswith(dtype)
     close(result.weights, wanted.weights, tolerance)
     close(result.output, wanted.output, 4 * tolerance)
+
+
+# rules together
+
+
+def allowed_and_added(xp: Any, rule: Rule, n: int, dtype: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    allowed, bias = rule.block(0, n, n, xp.zeros((1, n, n), dtype=getattr(xp, dtype)))
+    full = np.ones((n, n), bool) if allowed is None else np.broadcast_to(np.asarray(allowed), (n, n))
+    return full, np.zeros((n, n)) if bias is None else np.where(full, np.asarray(bias), 0)
+
+
+PAIRS = {
+    "causal": Rule(causal=True),
+    "window": Rule(window=3),
+    "narrow": Rule(window=2),
+    "padding": Rule(keys=np.array([True, True, False, True, True])),
+    "more padding": Rule(keys=np.array([True, True, True, True, False])),
+    "mask": Rule(mask=np.arange(25).reshape(5, 5) % 3 > 0),
+    "other mask": Rule(mask=np.arange(25).reshape(5, 5) % 4 > 0),
+    "one row": Rule(mask=np.array([[True, True, True, False, True]])),
+    "added": Rule(mask=np.where(np.arange(25).reshape(5, 5) % 7, np.arange(25.0).reshape(5, 5), -1e9)),
+    "also added": Rule(mask=np.where(np.arange(25).reshape(5, 5) % 5, -0.5, -np.inf)),
+}
+
+
+@precise
+@pytest.mark.parametrize("one", PAIRS)
+@pytest.mark.parametrize("other", PAIRS)
+def test_two_rules_allow_what_both_allow_and_add_what_both_add(xp: Any, dtype: str, one: str, other: str) -> None:
+    a, b = (rule_in(xp, PAIRS[name]) for name in (one, other))
+    (allowed, added), *parts = (allowed_and_added(xp, rule, 5, dtype) for rule in (a.also(b), a, b))
+    assert (allowed == (parts[0][0] & parts[1][0])).all()
+    assert np.abs(added - np.where(allowed, parts[0][1] + parts[1][1], 0)).max() < 1e-6
+
+
+def test_a_rule_with_everything_is_the_rule_itself() -> None:
+    for rule in PAIRS.values():
+        for both in (rule.also(Rule()), Rule().also(rule)):
+            assert (both.causal, both.window) == (rule.causal, rule.window)
+            assert both.keys is rule.keys
+            assert both.mask is rule.mask
+
+
+def test_masks_that_do_not_go_together_are_refused_by_their_sizes() -> None:
+    with pytest.raises(RequestError, match="masks of 3 × 4 × 4 and 2 × 4 × 4 do not go together"):
+        Rule(mask=np.ones((3, 4, 4), bool)).also(Rule(mask=np.ones((2, 4, 4), bool)))
+    with pytest.raises(RequestError, match="masks of 4 and 5 do not go together"):
+        Rule(keys=np.ones(4, bool)).also(Rule(keys=np.ones(5, bool)))
+
+
+@pytest.mark.parametrize("heads", [2, 4])
+def test_a_mask_for_another_number_of_heads_is_refused(xp: Any, heads: int) -> None:
+    q = xp.ones((3, 5, 2))
+    with pytest.raises(RequestError, match=f"the mask is given for {heads} heads, but there are 3"):
+        attention_weights(q, q, Rule(mask=xp.ones((heads, 5, 5), dtype=xp.bool)))
+    assert attention_weights(q, q, Rule(mask=xp.ones((1, 5, 5), dtype=xp.bool))).shape == (3, 5, 5)

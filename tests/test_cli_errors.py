@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from attnviz.render import FORMATS
 from tests.cli import error, run
 
 ORANGE = "Orange is my favorite fruit"
@@ -200,10 +201,12 @@ def test_a_format_without_use_and_an_unknown_one(tmp_path: Path) -> None:
     assert "--format" in error("heads", "a b", "-o", str(tmp_path / "x"), "--format", "terminal", code=2)
 
 
-@pytest.mark.parametrize("name", ["json", "npz", "png", "txt"])
+@pytest.mark.parametrize("name", [one.name for one in FORMATS.values() if not one.several])
 def test_several_sentences_do_not_fit_into_one_output(name: str, tmp_path: Path) -> None:
     message = error("heads", "-", "-o", str(tmp_path / f"x.{name}"), code=2, stdin=b"a b\nc d\n")
     assert "2 sentences" in message
+    assert "jsonl" in message
+    assert f"{{n}}.{name}" in message
     assert not list(tmp_path.iterdir())
 
 

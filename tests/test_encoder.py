@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pytest
 import torch
 
+from attnviz.backend import NUMPY, Placing
 from attnviz.errors import AttnvizError, RequestError
 from attnviz.maps import AttentionMap, ComputedWeights, StoredWeights
 from attnviz.sources import projected
@@ -257,7 +258,8 @@ def test_other_array_libraries_give_the_same(
 ) -> None:
     monkeypatch.setattr(projected, "STORED_BYTES", stored_bytes)
     folder = make_bert(tmp_path, config={**CONFIG, "is_decoder": True})
-    ours, theirs = (run(open_folder(folder, where), TEXT, single=True, output=True) for where in (np.asarray, place))
+    elsewhere = Placing("other", "cpu", None, place)
+    ours, theirs = (run(open_folder(folder, where), TEXT, single=True, output=True) for where in (NUMPY, elsewhere))
     assert off(weights_of(ours), weights_of(theirs)) < 1e-5
     assert off(outputs_of(ours), outputs_of(theirs)) < 1e-4
 
@@ -280,8 +282,9 @@ def poisoned(folder: Path, name: str, value: float, dtype: type[Any] = np.float3
     return open_folder(make_bert(folder, tensors))
 
 
-def test_nothing_after_the_last_layer_asked_for_is_run(tmp_path: Path) -> None:
-    prepared = poisoned(tmp_path, POISONED, np.nan).prepare(TEXT)
+@pytest.mark.parametrize("name", [POISONED, "encoder.layer.2.attention.self.query.weight"])
+def test_nothing_after_the_last_layer_asked_for_is_run(tmp_path: Path, name: str) -> None:
+    prepared = poisoned(tmp_path, name, np.nan).prepare(TEXT)
     assert np.isfinite(weights_of(list(prepared.maps([0, 1], output=True)))).all()
     with pytest.raises(AttnvizError):
         list(prepared.maps([2]))
@@ -342,6 +345,14 @@ def test_numbers_that_overflow_are_refused(tmp_path: Path, part: str, size: floa
             tensors[name] *= np.float32(size)
     with pytest.raises(AttnvizError, match="overflow"):
         run(open_folder(make_bert(tmp_path, tensors)), TEXT)
+
+
+def test_scores_that_overflow_are_refused_where_nothing_follows_them(tmp_path: Path) -> None:
+    tensors = random_tensors()
+    for which in ("query", "key"):
+        tensors[f"encoder.layer.0.attention.self.{which}.weight"] *= np.float32(1e30)
+    with pytest.raises(AttnvizError, match=r"overflow .*in encoder\.layer\.0\.attention\.self"):
+        list(open_folder(make_bert(tmp_path, tensors)).prepare(TEXT).maps([0]))
 
 
 # tensors and settings that do not go together
@@ -487,7 +498,8 @@ def test_a_truncated_text_keeps_its_special_tokens_and_says_so(tmp_path: Path, t
     assert prepared.tokens.special == (True, *[False] * 27, True)
     assert prepared.notes == (f"the text has {len(whole)} tokens; only the first 29 are used",)
     assert weights_of(list(prepared.maps([0]))).shape == (1, 5, 29, 29)
-    assert len(encoder.prepare("the cat", truncate=True).tokens) == 4  # nothing of it stays for the next text
+    with pytest.raises(RequestError, match="takes at most 29"):  # nothing of it stays for the next text
+        encoder.prepare(text)
 
 
 def test_one_token_of_text_has_its_three_by_three_weights(tmp_path: Path) -> None:

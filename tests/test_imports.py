@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).parent.parent / "attnviz"
 HEAVY = ("torch", "transformers", "matplotlib", "PIL", "tokenizers", "safetensors", "numpy", "rich", "typer")
 
 GROUPS = {
-    "base": ("_version", "arrays", "errors", "files", "lazy", "memory"),
+    "base": ("_version", "arrays", "backend", "errors", "files", "lazy", "memory", "torch_place"),
     "maths": ("activations", "attention", "positions", "tokens"),
     "maps": ("maps",),
     "records": ("heatmap", "schema", "select"),

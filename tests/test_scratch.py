@@ -14,6 +14,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from attnviz.backend import Placing
 from attnviz.errors import AttnvizError, RequestError
 from attnviz.maps import AttentionMap
 from attnviz.positions import sinusoidal
@@ -198,7 +199,9 @@ def test_other_array_libraries_give_the_same(
     place: Callable[[Array], Any], options: dict[str, Any], single: bool
 ) -> None:
     chosen = ScratchOptions(**options)
-    (theirs,) = Scratch(chosen, place).prepare(TEXT).maps([0], single=single, output=True)
+    (theirs,) = (
+        Scratch(chosen, Placing("other", "cpu", None, place)).prepare(TEXT).maps([0], single=single, output=True)
+    )
     (ours,) = Scratch(chosen).prepare(TEXT).maps([0], single=single, output=True)
     assert isinstance(theirs.rows(0, 6), np.ndarray)
     assert np.abs(theirs.rows(0, 6) - ours.rows(0, 6)).max() < 1e-6

@@ -1,5 +1,6 @@
 """`attnviz heads`: the attention heads of a model on a text, side by side."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import typer
@@ -8,8 +9,9 @@ from attnviz.cli import options as opt
 from attnviz.cli.console import terminal_style
 from attnviz.cli.inputs import read_texts
 from attnviz.cli.messages import note
-from attnviz.cli.outputs import STDOUT, Output, parse_outputs
+from attnviz.cli.outputs import Output, parse_outputs
 from attnviz.cli.progress import watched
+from attnviz.cli.sinks import Sinks
 from attnviz.cli.takers import BoardTaker, NumbersTaker, Story, Taker
 from attnviz.collect import HeatmapCollector, RecordCollector, collect
 from attnviz.errors import RequestError
@@ -46,7 +48,7 @@ class Request:
             return narrowed.pick(queries=one.query.find(self.query), keys=keys)
         return without_special(narrowed) if self.hide_special else narrowed
 
-    def board(self, heatmaps: tuple[Heatmap, ...], caption: str) -> Board:
+    def board(self, heatmaps: Sequence[Heatmap], caption: str) -> Board:
         """The panels to draw."""
         if self.query is not None:
             return queries_board(heatmaps, caption)
@@ -100,18 +102,22 @@ def heads(
     overview = layer == ALL and opened.n_layers > 1
     look = Look(cmap, precision, width)
     request = Request(opened, selection, look, query, overview, hide_special, single, truncate, with_output)
-    for one in texts:
-        _run(request, one, outputs)
+    with Sinks(outputs) as sinks:
+        for number, one in enumerate(texts, 1):
+            _run(request, one, number, outputs, sinks)
 
 
 def _refuse_several(texts: list[str], outputs: list[Output]) -> None:
     for output in outputs:
-        if len(texts) > 1 and (output.path != STDOUT or output.holds_numbers):
-            name = output.format.name if output.format else output.path
-            raise RequestError(f"{len(texts)} sentences cannot go into one {name}: give one sentence a run")
+        if len(texts) > 1 and not output.takes_several and output.format is not None:
+            name = output.format.name
+            raise RequestError(
+                f"{len(texts)} sentences cannot go into one {name}: use jsonl, or a name with {{n}} for a file each,"
+                f" such as -o '{{n}}.{name}'"
+            )
 
 
-def _run(request: Request, text: str, outputs: list[Output]) -> None:
+def _run(request: Request, text: str, number: int, outputs: list[Output], sinks: Sinks) -> None:
     prepared = request.model.prepare(text, truncate=request.truncate)
     if request.query is not None:
         prepared.tokens.find(request.query)  # a word that is not there is told before the model runs
@@ -126,9 +132,9 @@ def _run(request: Request, text: str, outputs: list[Output]) -> None:
     notes = [*prepared.notes, *_hidden_notes(request, prepared, hidden.result())]
     for line in notes:
         note(line)
-    story = Story({**request.model.provenance, "text": text}, tuple(notes), len(prepared.tokens))
+    story = Story({**request.model.provenance, "text": text}, tuple(notes), len(prepared.tokens), number)
     for taker in takers:
-        taker.write(story)
+        taker.write(story, sinks)
 
 
 def _layers(request: Request, output: Output) -> frozenset[int]:
@@ -140,10 +146,10 @@ def _layers(request: Request, output: Output) -> frozenset[int]:
 def _taker(request: Request, output: Output, prepared: Prepared) -> Taker:
     layers, n_keys = _layers(request, output), len(prepared.tokens)
     n_queries = len(prepared.tokens.find(request.query)) if request.query else n_keys
-    if output.holds_numbers:
+    if output.format is not None and output.holds_numbers:
         n_heads = request.selection.count_heads(request.model.n_heads)
         check_room(4 * len(layers) * n_heads * n_queries * n_keys, "keeping every weight")
-        return NumbersTaker(output, RecordCollector(layers))
+        return NumbersTaker(output, output.format, RecordCollector(layers))
     limits = PICTURE_TILES, PICTURE_TILES
     if output.format is None or output.format.holds == "text":
         n_panels = n_queries if request.query else request.selection.count_heads(request.model.n_heads)

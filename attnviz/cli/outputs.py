@@ -1,43 +1,52 @@
-"""Where results go: which outputs were asked for, in which format, and writing them."""
+"""Which outputs were asked for: their formats, and where each goes."""
 
+import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from attnviz.errors import RequestError
-from attnviz.files import check_output, whole_file
+from attnviz.files import check_output, kind_at
 from attnviz.render import FORMATS, Format, format_of
 
 STDOUT = Path("-")
 TERMINAL = "terminal"
+PLACES = ("n", "layer", "head")
+"""What may stand in braces in a file's name, to write a file for each: the input line from 1, a layer, a head."""
 
 
 @dataclass(frozen=True)
 class Output:
-    """One output: a format, and the file it goes to."""
+    """One output: a format, and the file or files it goes to."""
 
     format: Format | None
     """None for the terminal's own view."""
     path: Path
-    """`-` for standard output."""
+    """`-` for standard output; `{n}`, `{layer}` and `{head}` in its name write one file each."""
 
     @property
     def holds_numbers(self) -> bool:
         """Whether machines read it, rather than people."""
         return self.format is not None and self.format.holds == "numbers"
 
-    @contextmanager
-    def stream(self) -> Iterator[BinaryIO]:
-        """Where its bytes go; a file appears whole or not at all."""
-        if self.path != STDOUT:
-            with whole_file(self.path) as stream:
-                yield stream
-        else:
-            yield sys.stdout.buffer
-            sys.stdout.buffer.flush()
+    @property
+    def takes_several(self) -> bool:
+        """Whether the results of several texts may go into it."""
+        return self.format is None or self.format.several or "n" in self.places
+
+    @property
+    def places(self) -> frozenset[str]:
+        """Which of `PLACES` its name holds."""
+        return frozenset(place for place in PLACES if f"{{{place}}}" in str(self.path))
+
+    def file_for(self, values: Mapping[str, object]) -> Path:
+        """The path with the values put into their places.
+
+        >>> Output(None, Path("p/{layer}.{head}.png")).file_for({"layer": 5, "head": 3}).name
+        '5.3.png'
+        """
+        return Path(re.sub(r"\{(n|layer|head)\}", lambda match: str(values[match[1]]), str(self.path)))
 
 
 def parse_outputs(paths: Sequence[Path], format_name: str | None, source: Path | None) -> list[Output]:
@@ -53,7 +62,7 @@ def parse_outputs(paths: Sequence[Path], format_name: str | None, source: Path |
         AttnvizError: a path cannot be written to.
     """
     wanted = list(paths) or [STDOUT]
-    if len(set(wanted)) < len(wanted):
+    if len({path if path == STDOUT else path.resolve() for path in wanted}) < len(wanted):
         raise RequestError("the same output is asked for twice")
     by_name = [path for path in wanted if path == STDOUT or path.suffix.lstrip(".").lower() not in FORMATS]
     if format_name is not None and not by_name:
@@ -77,12 +86,11 @@ def _check(output: Output, source: Path | None) -> None:
         if output.format is not None and output.format.binary and sys.stdout.isatty():
             raise RequestError(f"{output.format.name} is not written to a terminal: name a file with -o")
         return
+    if output.places:
+        folder = output.path.parent  # the last folder of such a name is made when the first file is
+        check_output(folder / "x" if folder.is_dir() else folder)
+        return
     check_output(output.path)
-    if source is not None and source.exists() and output.path.exists() and output.path.samefile(source):
+    both_there = source is not None and "nothing" not in (kind_at(source), kind_at(output.path))
+    if source is not None and both_there and output.path.samefile(source):
         raise RequestError(f"output {output.path} is also the input: name another file")
-
-
-def write(output: Output, writer: Callable[[BinaryIO], None]) -> None:
-    """Let `writer` write to the output's stream."""
-    with output.stream() as stream:
-        writer(stream)

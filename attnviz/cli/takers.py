@@ -1,17 +1,19 @@
 """What each output gathers while the model runs, and how it is written afterwards."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from attnviz.cli.console import show
 from attnviz.cli.messages import note
 from attnviz.cli.outputs import Output
+from attnviz.cli.sinks import Sinks
 from attnviz.collect import Collector, HeatmapCollector, RecordCollector
 from attnviz.heatmap import Heatmap
 from attnviz.lazy import function
-from attnviz.maps import Provenance
+from attnviz.maps import AttentionMap, Provenance
+from attnviz.render import Format
 from attnviz.render.jsontext import json_bytes
 from attnviz.render.panels import Board, Look, caption_of, describe
 
@@ -26,6 +28,8 @@ class Story:
     provenance: Provenance
     notes: tuple[str, ...]
     n_tokens: int
+    number: int
+    """Which text it is, from 1."""
 
 
 class Taker(Protocol):
@@ -36,7 +40,7 @@ class Taker(Protocol):
         """What looks at the maps."""
         ...
 
-    def write(self, story: Story) -> None:
+    def write(self, story: Story, sinks: Sinks) -> None:
         """Write what was gathered."""
         ...
 
@@ -46,18 +50,18 @@ class NumbersTaker:
     """Every weight, for machines."""
 
     output: Output
+    format: Format
     collector: RecordCollector
 
-    def write(self, story: Story) -> None:
-        """Write the record."""
+    def write(self, story: Story, sinks: Sinks) -> None:
+        """Write the record, or where the output's name asks for it one for each layer or head."""
         record = self.collector.result(story.provenance, story.notes)
-        chosen = self.output.format
-        if chosen is not None:
-            if chosen.name == "json" and json_bytes(record) > MUCH_JSON:
-                size = json_bytes(record) // 1_000_000
-                note(f"about {size} MB of json: npz is a third of it, and --layer or --head choose less")
-            with self.output.stream() as stream:
-                function(chosen.writer)(record, stream)
+        if self.format.name == "json" and json_bytes(record) > MUCH_JSON:
+            size = json_bytes(record) // 1_000_000
+            note(f"about {size} MB of json: npz is a third of it, and --layer or --head choose less")
+        for values, maps in parts(record.maps, self.output.places, lambda one, i: one.pick(heads=[i])):
+            with sinks.stream(self.output, {"n": story.number, **values}) as stream:
+                function(self.format.writer)(replace(record, maps=tuple(maps)), stream)
 
 
 @dataclass(frozen=True)
@@ -66,16 +70,50 @@ class BoardTaker:
 
     output: Output
     collector: HeatmapCollector
-    board: Callable[[tuple[Heatmap, ...], str], Board]
+    board: Callable[[Sequence[Heatmap], str], Board]
     look: Look
 
-    def write(self, story: Story) -> None:
-        """Draw the board."""
-        board = self.board(self.collector.result(), caption_of(story.provenance, story.n_tokens))
+    def write(self, story: Story, sinks: Sinks) -> None:
+        """Draw the board, or where the output's name asks for it one for each layer or head, in one range."""
+        heatmaps, caption = self.collector.result(), caption_of(story.provenance, story.n_tokens)
         description = describe(story.provenance)
+        whole = self.board(heatmaps, caption)
         if self.output.format is None:
-            show(board, self.look, description)
+            show(whole, self.look, description)
             sys.stdout.flush()
-        else:
-            with self.output.stream() as stream:
-                function(self.output.format.writer)(board, replace(self.look, description=description), stream)
+            return
+        look = replace(self.look, description=description)
+        for values, some in parts(heatmaps, self.output.places, Heatmap.head):
+            board = whole if len(some) == len(heatmaps) and not values else self.board(some, caption)
+            with sinks.stream(self.output, {"n": story.number, **values}) as stream:
+                function(self.output.format.writer)(replace(board, top=whole.top), look, stream)
+
+
+Layered = TypeVar("Layered", AttentionMap, Heatmap)
+
+
+def parts(
+    items: Sequence[Layered], places: Collection[str], head: Callable[[Layered, int], Layered]
+) -> Iterator[tuple[dict[str, object], list[Layered]]]:
+    """What goes into one file each: the values for its name, and its maps.
+
+    Args:
+        items: one for each layer.
+        places: which of layer and head the name holds.
+        head: one head of an item, by its index.
+    """
+    if not {"layer", "head"} & set(places):
+        yield {}, list(items)
+        return
+    found: dict[tuple[object, ...], list[Layered]] = {}
+    for item in items:
+        one = item.map if isinstance(item, Heatmap) else item
+        layer: tuple[object, ...] = (one.layer,) if "layer" in places else ()
+        if "head" not in places:
+            found.setdefault(layer, []).append(item)
+            continue
+        for i, name in enumerate(one.heads):
+            found.setdefault((*layer, name), []).append(head(item, i))
+    names = [place for place in ("layer", "head") if place in places]
+    for key, some in found.items():
+        yield dict(zip(names, key, strict=True)), some

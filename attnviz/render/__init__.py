@@ -24,13 +24,18 @@ class Format:
     people look at a board and a look."""
     binary: bool
     """Not to be written to a terminal."""
+    several: bool = False
+    """Results of several texts may follow each other in one file."""
 
 
 _ALL = (
-    Format("txt", "text", "attnviz.render.plaintext:write_text", binary=False),
+    Format("txt", "text", "attnviz.render.plaintext:write_text", binary=False, several=True),
     Format("png", "picture", "attnviz.render.png:write_png", binary=True),
     Format("json", "numbers", "attnviz.render.jsontext:write_json", binary=False),
+    Format("jsonl", "numbers", "attnviz.render.jsontext:write_jsonl", binary=False, several=True),
+    Format("csv", "numbers", "attnviz.render.csvtext:write_csv", binary=False),
     Format("npz", "numbers", "attnviz.render.npz:write_npz", binary=True),
+    Format("safetensors", "numbers", "attnviz.render.tensors:write_safetensors", binary=True),
 )
 FORMATS = {one.name: one for one in _ALL}
 

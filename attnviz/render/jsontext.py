@@ -1,4 +1,4 @@
-"""A record as strict JSON: one key each, nine significant digits, written row by row."""
+"""A record as strict JSON, indented or on one line: one key each, nine significant digits, written row by row."""
 
 import json
 import math
@@ -20,13 +20,22 @@ def write_json(record: AttentionRecord, stream: BinaryIO) -> None:
     float32 values have nine significant digits and float64 ones seventeen, so both read back exactly;
     NaN and infinities are null, and a note says so.
     """
-    fields = to_fields(record)
+    _write(to_fields(record), stream, "\n")
+
+
+def write_jsonl(record: AttentionRecord, stream: BinaryIO) -> None:
+    """Write `record` to `stream` as `write_json` does, but on one line: records may follow each other."""
+    _write(to_fields(record), stream, "")
+
+
+def _write(fields: Fields, stream: BinaryIO, line_end: str) -> None:
     _note_missing(fields)
     lines = [f"{json.dumps(key)}: {_dumped(value)}" for key, value in fields.plain.items()]
-    stream.write(("{" + ",\n ".join(lines)).encode(errors="backslashreplace"))  # half a surrogate pair as its escape
+    opening = "{" + f",{line_end} ".join(lines)
+    stream.write(opening.encode(errors="backslashreplace"))  # half a surrogate pair as its escape
     for name, array in fields.arrays.items():
-        stream.write(f",\n {json.dumps(name)}: ".encode())
-        for chunk in _nested(array):
+        stream.write(f",{line_end} {json.dumps(name)}: ".encode())
+        for chunk in _nested(array, line_end):
             stream.write(chunk.encode())
     stream.write(b"}\n")
 
@@ -41,7 +50,7 @@ def _note_missing(fields: Fields) -> None:
         notes.append(NOT_A_NUMBER)
 
 
-def _nested(array: Floats) -> Iterator[str]:
+def _nested(array: Floats, line_end: str) -> Iterator[str]:
     """The array as nested lists, a chunk for each of its rows."""
     if array.ndim == 1:
         yield _row(array)
@@ -49,8 +58,8 @@ def _nested(array: Floats) -> Iterator[str]:
     yield "["
     for i, part in enumerate(array):
         if i:
-            yield ",\n" if array.ndim == 2 else ",\n\n"
-        yield from _nested(part)
+            yield "," + line_end * (1 if array.ndim == 2 else 2)
+        yield from _nested(part, line_end)
     yield "]"
 
 

@@ -21,13 +21,18 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 class Checkpoint:
     """The tensors and the configuration of one folder; a tensor is read when it is asked for.
 
+    Args:
+        folder: where it is.
+        dtype: float32 or float64, in which every tensor is given, whatever it is stored in.
+
     Raises:
         RequestError: there is no such folder, or it is no checkpoint.
         AttnvizError: a file in it is damaged.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, dtype: type[np.floating[Any]] = np.float32) -> None:
         self.folder = folder
+        self.dtype = dtype
         self.config = _read_config(folder)
         self._buffers: dict[tuple[int, ...], npt.NDArray[np.float32]] = {}
 
@@ -87,11 +92,11 @@ class Checkpoint:
     def rows(self, name: str, indices: list[int]) -> Floats:
         """Some rows of a matrix [row, column]; no others are read."""
         part = self._slice(name)
-        return _single(np.concatenate([part[i : i + 1] for i in indices]))
+        return self._given(np.concatenate([part[i : i + 1] for i in indices]))
 
     def tensor(self, name: str) -> Floats:
-        """A whole tensor, as float32."""
-        return _single(self._read(name))
+        """A whole tensor."""
+        return self._given(self._read(name))
 
     def lent(self, name: str) -> Floats:
         """A whole tensor, to be used before the next one of its shape is lent: they share one buffer.
@@ -99,8 +104,8 @@ class Checkpoint:
         Half-precision matrices are widened into it, which spares a fresh page of memory for each.
         """
         stored = self._read(name)
-        if stored.dtype != np.float16:
-            return _single(stored)
+        if stored.dtype != np.float16 or self.dtype != np.float32:
+            return self._given(stored)
         buffer = self._buffers.setdefault(stored.shape, np.empty(stored.shape, np.float32))
         return widen_into(stored, buffer)
 
@@ -112,10 +117,9 @@ class Checkpoint:
             raise self._damaged(f"{name}: {error}") from error
         return array
 
-
-def _single(array: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    with quiet(np):  # what is too large for float32 is found as infinity when it is used
-        return array.astype(np.float32, copy=False)
+    def _given(self, array: npt.NDArray[Any]) -> Floats:
+        with quiet(np):  # what is too large for float32 is found as infinity when it is used
+            return array.astype(self.dtype, copy=False)
 
 
 def widen_into(half: npt.NDArray[np.float16], out: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

@@ -15,12 +15,13 @@ import numpy as np
 
 from attnviz._version import __version__
 from attnviz.activations import ACTIVATIONS
-from attnviz.arrays import Array, Floats, namespace, quiet, to_numpy
+from attnviz.arrays import Array, Floats, like, namespace, quiet, to_numpy
 from attnviz.attention import EVERYTHING, Rule, heads_message
+from attnviz.backend import NUMPY, Placing
 from attnviz.errors import AttnvizError
 from attnviz.maps import AttentionMap, Provenance, Weights
 from attnviz.sources.checkpoint import CONFIG, WEIGHTS, Checkpoint
-from attnviz.sources.projected import Place, Projected, head_names
+from attnviz.sources.projected import Projected, dtype_name, head_names
 from attnviz.sources.tokenizer import Encoded, encode, load_tokenizer
 from attnviz.tokens import Tokens
 
@@ -81,7 +82,7 @@ class Encoder:
         checkpoint: the folder.
         name: what to call the model.
         sha256: the hash of its weight file, if it is known already.
-        place: puts arrays where the maths is to run; NumPy unless given.
+        placing: where the maths runs.
 
     Raises:
         AttnvizError: the folder is damaged, incomplete, or asks for what BERT does not do.
@@ -89,11 +90,11 @@ class Encoder:
 
     gives_output = False
 
-    def __init__(self, checkpoint: Checkpoint, name: str, sha256: str | None = None, place: Place = np.asarray) -> None:
+    def __init__(self, checkpoint: Checkpoint, name: str, sha256: str | None = None, placing: Placing = NUMPY) -> None:
         self.name = name
         self._checkpoint = checkpoint
         self._sha256 = sha256
-        self._place = place
+        self._place = placing
         self._settings = read_settings(checkpoint)
         self._tokenizer = load_tokenizer(checkpoint.folder)
         self._prefix = "bert." if "bert.embeddings.word_embeddings.weight" in checkpoint.names else ""
@@ -126,9 +127,7 @@ class Encoder:
             "source": "encoder",
             "model": self.name,
             "model_sha256": self._sha256 or self._checkpoint.sha256,
-            "backend": "numpy",
-            "device": "cpu",
-            "dtype": "float32",
+            **self._place.provenance(),
         }
 
     def prepare(self, text: str, *, truncate: bool = False) -> "EncoderRun":
@@ -184,18 +183,21 @@ class Encoder:
         parts = ("gamma", "beta") if f"{full}.gamma" in self._checkpoint.names else ("weight", "bias")
         weight, bias = (self._vector(f"{full}.{part}", self._settings.d_model) for part in parts)
         xp = namespace(x)
-        centred = x - xp.mean(x, axis=-1, keepdims=True)
+        half = xp.finfo(x.dtype).bits < 32  # its squares overflow at 256
+        wide = xp.asarray(x, dtype=xp.float32) if half else x
+        centred = wide - xp.mean(wide, axis=-1, keepdims=True)
         deviation = xp.sqrt(xp.mean(centred * centred, axis=-1, keepdims=True) + self._settings.eps)
-        return centred / deviation * weight + bias
+        return like(centred / deviation, x) * weight + bias
 
     def layers(
-        self, encoded: Encoded, wanted: Collection[int], *, single: bool, output: bool
+        self, encoded: Encoded, wanted: Collection[int], rule: Rule = EVERYTHING, *, single: bool, output: bool
     ) -> Iterator[AttentionMap]:
-        """Run the layers up to the last one wanted; the maps of those wanted."""
+        """Run the layers up to the last one wanted, `rule` applied in each; the maps of those wanted."""
+        rule = self._settings.rule.also(rule).placed(self._place)
         x, last = self.embed(encoded), max(wanted)
         for layer in range(last + 1):
             part = f"encoder.layer.{layer}"
-            weights, attended = self._attention(x, part, single=single, output=output or layer < last)
+            weights, attended = self._attention(x, part, rule, single=single, output=output or layer < last)
             if layer in wanted:
                 yield AttentionMap(
                     f"{self._prefix}{part}.attention.self",
@@ -209,15 +211,16 @@ class Encoder:
             if layer < last:
                 x = self._rest(x, attended, part)
 
-    def _attention(self, x: Array, layer: str, *, single: bool, output: bool) -> tuple[Weights, Array | None]:
+    def _attention(
+        self, x: Array, layer: str, rule: Rule, *, single: bool, output: bool
+    ) -> tuple[Weights, Array | None]:
         """The weights of one layer, and where `output` asks for it the projected output [token, d_model]."""
-        part, settings = f"{layer}.attention.self", self._settings
-        xp = namespace(x)
-        with quiet(xp):
+        part = f"{layer}.attention.self"
+        with quiet(namespace(x)):
             q, k = (self._checked(self.linear(x, f"{part}.{which}"), part) for which in ("query", "key"))
-            largest = xp.max(xp.abs(q)) * xp.max(xp.abs(k)) * settings.d_model  # no score is larger
-            self._checked(largest, part)
-            projected = Projected(q, k, settings.n_heads, settings.rule)
+            projected = Projected(q, k, self.n_heads, rule)
+            if projected.overflows():
+                raise self._overflow(q, part)
             if not output:
                 return projected.weights(single=single), None
             v = self._checked(self.linear(x, f"{part}.value"), part)
@@ -248,7 +251,12 @@ class Encoder:
                         f"{self._checkpoint.folder}: {name}[{place}] is not a finite number"
                         f" ({len(bad)} such value{'s' if len(bad) > 1 else ''} in this tensor)"
                     )
-        raise AttnvizError(f"{self._checkpoint.folder}: the numbers overflow in {part}; the weights are damaged")
+        raise self._overflow(x, part)
+
+    def _overflow(self, x: Array, part: str) -> AttnvizError:
+        dtype = dtype_name(x)
+        why = "choose a wider --dtype" if dtype == "float16" else "the weights are damaged"
+        return AttnvizError(f"{self._checkpoint.folder}: the numbers overflow {dtype} in {part}; {why}")
 
 
 @dataclass(frozen=True)
@@ -268,12 +276,19 @@ class EncoderRun:
         """Which words the model does not know, and whether the text was cut."""
         return self.encoded.notes
 
-    def maps(self, layers: Collection[int], *, single: bool = False, output: bool = False) -> Iterator[AttentionMap]:
+    @property
+    def key_tokens(self) -> Tokens:
+        """The same tokens."""
+        return self.encoded.tokens
+
+    def maps(
+        self, layers: Collection[int], *, rule: Rule = EVERYTHING, single: bool = False, output: bool = False
+    ) -> Iterator[AttentionMap]:
         """Run the encoder up to the last of `layers`; their maps in order.
 
         The output is that of the layer's output projection, before the residual is added.
         """
-        return self.encoder.layers(self.encoded, layers, single=single, output=output)
+        return self.encoder.layers(self.encoded, layers, rule, single=single, output=output)
 
 
 BUNDLED = Path(__file__).parent.parent / "bundled"
@@ -281,21 +296,21 @@ MINILM_SHA256 = "eac79f871750eee91edb67fd3f8e1dd6450a9654149088bb73e5f9e4b4c6065
 """Of the bundled weight file, so that it need not be read whole to be named."""
 
 
-def open_bundled() -> Encoder:
+def open_bundled(placing: Placing = NUMPY) -> Encoder:
     """The model that comes with attnviz: all-MiniLM-L6-v2, six layers of twelve heads."""
-    return Encoder(Checkpoint(BUNDLED / "minilm"), "minilm", MINILM_SHA256)
+    return Encoder(Checkpoint(BUNDLED / "minilm", placing.reads), "minilm", MINILM_SHA256, placing)
 
 
-def open_folder(folder: Path, place: Place = np.asarray) -> Encoder:
+def open_folder(folder: Path, placing: Placing = NUMPY) -> Encoder:
     """The BERT checkpoint in `folder`.
 
     Raises:
         RequestError: the folder does not exist or is no checkpoint.
         AttnvizError: it is of another kind, damaged or incomplete.
     """
-    checkpoint = Checkpoint(folder)
+    checkpoint = Checkpoint(folder, placing.reads)
     _refuse_others(checkpoint.config, folder)
-    return Encoder(checkpoint, folder.resolve().name, place=place)
+    return Encoder(checkpoint, folder.resolve().name, placing=placing)
 
 
 def _refuse_others(config: Any, folder: Path) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator
 from typing import Protocol
 
+from attnviz.attention import EVERYTHING, Rule
 from attnviz.errors import RequestError
 from attnviz.maps import AttentionMap, Provenance
 from attnviz.tokens import Tokens
@@ -13,7 +14,12 @@ class Prepared(Protocol):
 
     @property
     def tokens(self) -> Tokens:
-        """The text's tokens, as the model sees them."""
+        """The tokens that attend, as the model sees them: the queries."""
+        ...
+
+    @property
+    def key_tokens(self) -> Tokens:
+        """The tokens attended to; in self-attention the very same object as `tokens`."""
         ...
 
     @property
@@ -21,13 +27,19 @@ class Prepared(Protocol):
         """What the reader should know about the text's way into the model."""
         ...
 
-    def maps(self, layers: Collection[int], *, single: bool = False, output: bool = False) -> Iterator[AttentionMap]:
+    def maps(
+        self, layers: Collection[int], *, rule: Rule = EVERYTHING, single: bool = False, output: bool = False
+    ) -> Iterator[AttentionMap]:
         """Run the model; the maps of `layers`, in order, each ready to be forgotten before the next is made.
 
         Args:
             layers: which layers, counted from 0; nothing after the last of them is run.
+            rule: what may be attended in every layer, over and above the model's own rule.
             single: put the full-width head of the same projections before the heads.
             output: with each layer's attention output.
+
+        Raises:
+            RequestError: the rule is made for other numbers of tokens or heads.
         """
         ...
 

@@ -1,17 +1,21 @@
 """From projected queries, keys and values to one layer's attention: what sources with their own maths share."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
-import numpy.typing as npt
-
-from attnviz.arrays import Array, namespace, to_numpy
-from attnviz.attention import EVERYTHING, Rule, attend, merge_heads, split_heads
-from attnviz.maps import BLOCK_BYTES, ComputedWeights, Head, StackedHeads, StoredWeights, Weights, block_ranges
-
-Place: TypeAlias = Callable[[npt.NDArray[Any]], Array]
-"""Puts a NumPy array where the maths is to run: another library, a device, a dtype."""
+from attnviz.arrays import Array, namespace, quiet, to_numpy
+from attnviz.attention import EVERYTHING, Projections, Rule, attend, merge_heads, projected, split_heads
+from attnviz.errors import RequestError
+from attnviz.maps import (
+    BLOCK_BYTES,
+    AttentionMap,
+    ComputedWeights,
+    Head,
+    StackedHeads,
+    StoredWeights,
+    Weights,
+    block_ranges,
+)
+from attnviz.tokens import Tokens
 
 STORED_BYTES = 4 * BLOCK_BYTES
 """Weights up to this size are made once and kept while their layer is looked at; larger ones when asked for."""
@@ -29,6 +33,13 @@ class Projected:
     rule: Rule = EVERYTHING
     scale: float | None = None
     """1/√d_head, and 1/√d_model for the single head, unless given."""
+
+    def overflows(self) -> bool:
+        """Whether a score could be too large for the dtype, or the queries or keys hold what is no finite number."""
+        xp, width = namespace(self.q), self.q.shape[-1]
+        factor = width**-0.5 if self.scale is None else self.scale
+        largest = float(xp.max(xp.abs(self.q))) * float(xp.max(xp.abs(self.k))) * width * factor
+        return not largest <= float(xp.finfo(self.q.dtype).max)
 
     def weights(self, *, single: bool = False) -> Weights:
         """The weights of the heads, after those of the full-width head where `single` asks for it."""
@@ -54,10 +65,69 @@ class Projected:
 
     def _heads(self) -> ComputedWeights:
         q, k = split_heads(self.q, self.n_heads), split_heads(self.k, self.n_heads)
+        self.rule.check(q.shape[-2], k.shape[-2], self.n_heads)  # here, and not when rows are asked for
         return ComputedWeights(q, k, self.rule, self.scale)
 
     def _with_single(self, heads: Weights) -> Weights:
+        mask = self.rule.mask
+        if mask is not None and mask.ndim == 3 and mask.shape[0] > 1:
+            raise RequestError("the mask is given for each head, so that the single head has none: leave out --single")
         return StackedHeads((ComputedWeights(self.q[None, ...], self.k[None, ...], self.rule, self.scale), heads))
+
+
+def layer_map(
+    x: Array,
+    projections: Projections,
+    n_heads: int,
+    tokens: Tokens,
+    *,
+    rule: Rule = EVERYTHING,
+    scale: float | None = None,
+    single: bool = False,
+    output: bool = False,
+) -> AttentionMap:
+    """The map of the only layer of a model that is one attention and nothing else.
+
+    Args:
+        x: [token, d_model].
+        projections: the matrices, in the library, on the device and in the dtype of `x`.
+        n_heads: the heads that the projections are split into.
+        tokens: one for each row of `x`.
+        rule: what may be attended.
+        scale: 1/√d_head, and 1/√d_model for the single head, unless given.
+        single: put the full-width head first.
+        output: with the heads' outputs joined, through the output projection where there is one.
+
+    Raises:
+        RequestError: the rule does not fit, or the scores are too large for the dtype.
+    """
+    p = projections
+    with quiet(namespace(x)):
+        q, k = projected(x, p.w_q, p.b_q), projected(x, p.w_k, p.b_k)
+        layer = Projected(q, k, n_heads, rule, scale)
+        if layer.overflows():
+            instead = "scale the numbers down, or choose a wider --dtype"
+            raise RequestError(f"the scores overflow {dtype_name(x)}: {instead}")
+        joined = None
+        if output:
+            weights, joined = layer.weights_and_output(projected(x, p.w_v, p.b_v), single=single)
+            joined = joined if p.w_o is None else projected(joined, p.w_o, p.b_o)
+        else:
+            weights = layer.weights(single=single)
+    heads = head_names(n_heads, single=single)
+    return AttentionMap(
+        "attention", 0, heads, weights, tokens, tokens, output=None if joined is None else to_numpy(joined)
+    )
+
+
+def dtype_name(x: Array) -> str:
+    """The name of the dtype of `x`, the same in every library.
+
+    >>> import numpy as np
+    >>> dtype_name(np.ones(1))
+    'float64'
+    """
+    return str(x.dtype).rpartition(".")[2]
 
 
 def _is_small(shape: tuple[int, int, int]) -> bool:

@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from attnviz.backend import NUMPY, Placing
 from attnviz.errors import RequestError
 from attnviz.files import kind_at
 from attnviz.lazy import function
@@ -18,12 +19,13 @@ NAMED = {DEFAULT_MODEL: "attnviz.sources.encoder:open_bundled", SCRATCH: "attnvi
 FOLDER = "attnviz.sources.encoder:open_folder"
 
 
-def open_model(model: str, scratch: Mapping[str, Any]) -> Model:
+def open_model(model: str, scratch: Mapping[str, Any], placing: Placing = NUMPY) -> Model:
     """The model of that name, or the checkpoint folder of that path.
 
     Args:
         model: a key of `NAMED`, or the path of a folder.
         scratch: fields of `ScratchOptions`, for the scratch model only; what is left out has its default.
+        placing: where the maths runs.
 
     Raises:
         RequestError: there is no such model or folder, or `scratch` is given for another model.
@@ -36,12 +38,12 @@ def open_model(model: str, scratch: Mapping[str, Any]) -> Model:
         )
     opened: Model
     if model in NAMED:
-        opened = function(NAMED[model])(**scratch)
+        opened = function(NAMED[model])(placing, **scratch)
     else:
         folder = Path(model)
         if kind_at(folder) == "nothing":
             raise RequestError(_unknown(model))
-        opened = function(FOLDER)(folder)
+        opened = function(FOLDER)(folder, placing)
     return opened
 
 

@@ -5,18 +5,21 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from attnviz._version import __version__
-from attnviz.arrays import Array, Floats, to_numpy
-from attnviz.attention import Projections, heads_message, projected
+from attnviz.arrays import Array, Floats
+from attnviz.attention import EVERYTHING, Projections, Rule, heads_message
+from attnviz.backend import NUMPY, Place, Placing
 from attnviz.errors import RequestError
 from attnviz.maps import AttentionMap, Provenance
 from attnviz.memory import check_room
 from attnviz.positions import sinusoidal
 from attnviz.sources.model import checked_text
-from attnviz.sources.projected import Place, Projected, head_names
+from attnviz.sources.projected import layer_map
 from attnviz.tokens import Tokens
 
 
@@ -43,8 +46,7 @@ class ScratchOptions:
         check_room(needed, f"the projections of --d-model {self.d_model}", "choose a smaller one")
         if self.d_model % self.n_heads:
             raise RequestError(heads_message(self.d_model, self.n_heads))
-        if self.seed < 0:
-            raise RequestError(f"--seed must be 0 or more, got {self.seed}")
+        check_seed(self.seed)
 
 
 class Scratch:
@@ -52,16 +54,16 @@ class Scratch:
 
     Args:
         options: sizes, seed and what to leave out.
-        place: puts arrays where the maths is to run; NumPy unless given.
+        placing: where the maths runs.
     """
 
     name = "scratch"
     n_layers = 1
     gives_output = True
 
-    def __init__(self, options: ScratchOptions, place: Place = np.asarray) -> None:
+    def __init__(self, options: ScratchOptions, placing: Placing = NUMPY) -> None:
         self.options = options
-        self.place = place
+        self.placing = placing
 
     @property
     def n_heads(self) -> int:
@@ -72,7 +74,7 @@ class Scratch:
     def provenance(self) -> Provenance:
         """The options, and where the maths runs."""
         what = {"attnviz": __version__, "source": "scratch", "model": "scratch"}
-        return {**what, **asdict(self.options), "backend": "numpy", "device": "cpu", "dtype": "float32"}
+        return {**what, **asdict(self.options), **self.placing.provenance()}
 
     def prepare(self, text: str, *, truncate: bool = False) -> "ScratchRun":
         """Split `text` into words and marks; any length will do, so `truncate` has nothing to cut.
@@ -86,17 +88,9 @@ class Scratch:
         return ScratchRun(self, tokens)
 
     def projections(self) -> Projections:
-        """Query, key and value matrices [d_model, d_model], drawn in that order from a normal distribution.
-
-        Its variance is 1/d_model, so that scores divided by √d_head keep about unit variance.
-        """
-        d = self.options.d_model
-        rng = np.random.Generator(np.random.PCG64(self.options.seed))
-        matrices = [(rng.standard_normal((d, d)) / d**0.5).astype(np.float32) for _ in range(3)]
-        if self.options.shared_projections:
-            width = d // self.options.n_heads
-            matrices = [np.tile(matrix[:, :width], self.options.n_heads) for matrix in matrices]
-        return Projections(*(self.place(matrix) for matrix in matrices))
+        """Query, key and value matrices [d_model, d_model] from the seed."""
+        o = self.options
+        return seeded_projections(o.d_model, o.n_heads, o.seed, self.placing, shared=o.shared_projections)
 
     def embeddings(self, tokens: Tokens) -> Array:
         """A vector [d_model] for each token, from the seed and its piece alone, plus its position's encoding."""
@@ -104,16 +98,57 @@ class Scratch:
         x = np.stack([vectors[piece] for piece in tokens.pieces])
         if self.options.positions:
             x += sinusoidal(np.arange(len(tokens), dtype=np.float64), self.options.d_model)
-        return self.place(x.astype(np.float32))
+        return self.placing(x.astype(np.float32))
 
 
-def open_scratch(**options: int) -> Scratch:
+def check_seed(seed: int) -> None:
+    """See that numbers can be drawn from `seed`.
+
+    Raises:
+        RequestError: it is negative.
+    """
+    if seed < 0:
+        raise RequestError(f"--seed must be 0 or more, got {seed}")
+
+
+def seeded_projections(d_model: int, n_heads: int, seed: int, place: Place, *, shared: bool = False) -> Projections:
+    """Query, key and value matrices [d_model, d_model], drawn in that order from a normal distribution.
+
+    Its variance is 1/d_model, so that scores divided by √d_head keep about unit variance.
+
+    Args:
+        d_model, n_heads: the sizes.
+        seed: 0 or more.
+        place: puts each matrix where the maths is to run.
+        shared: every head uses the first head's columns.
+
+    Raises:
+        RequestError: the seed is negative.
+    """
+    check_seed(seed)
+    rng = np.random.Generator(np.random.PCG64(seed))
+    matrices = [(rng.standard_normal((d_model, d_model)) / d_model**0.5).astype(np.float32) for _ in range(3)]
+    if shared:
+        matrices = [first_head_for_all(matrix, n_heads) for matrix in matrices]
+    return Projections(*(place(matrix) for matrix in matrices))
+
+
+def first_head_for_all(x: npt.NDArray[Any], n_heads: int) -> npt.NDArray[Any]:
+    """The first head's columns of a matrix or bias, once for each head.
+
+    >>> first_head_for_all(np.arange(4), 2).tolist()
+    [0, 1, 0, 1]
+    """
+    return np.concatenate([x[..., : x.shape[-1] // n_heads]] * n_heads, axis=-1)
+
+
+def open_scratch(placing: Placing = NUMPY, **options: int) -> Scratch:
     """The scratch model with these fields of `ScratchOptions`.
 
     Raises:
         RequestError: the sizes do not go together.
     """
-    return Scratch(ScratchOptions(**options))  # type: ignore[arg-type]  # a bool is an int too
+    return Scratch(ScratchOptions(**options), placing)  # type: ignore[arg-type]  # a bool is an int too
 
 
 @dataclass(frozen=True)
@@ -124,23 +159,27 @@ class ScratchRun:
     tokens: Tokens
     notes: tuple[str, ...] = ()
 
-    def maps(self, layers: Collection[int], *, single: bool = False, output: bool = False) -> Iterator[AttentionMap]:
+    @property
+    def key_tokens(self) -> Tokens:
+        """The same tokens."""
+        return self.tokens
+
+    def maps(
+        self, layers: Collection[int], *, rule: Rule = EVERYTHING, single: bool = False, output: bool = False
+    ) -> Iterator[AttentionMap]:
         """The one layer's map; its output is the heads' outputs joined."""
         if 0 not in layers:
             return
-        options, p = self.model.options, self.model.projections()
-        x = self.model.embeddings(self.tokens)
-        layer = Projected(
-            projected(x, p.w_q), projected(x, p.w_k), options.n_heads, scale=None if options.scale else 1.0
-        )
-        joined = None
-        if output:
-            weights, joined = layer.weights_and_output(projected(x, p.w_v), single=single)
-        else:
-            weights = layer.weights(single=single)
-        heads = head_names(options.n_heads, single=single)
-        yield AttentionMap(
-            "attention", 0, heads, weights, self.tokens, self.tokens, output=to_numpy(joined) if output else None
+        model = self.model
+        yield layer_map(
+            model.embeddings(self.tokens),
+            model.projections(),
+            model.n_heads,
+            self.tokens,
+            rule=rule.placed(model.placing),
+            scale=None if model.options.scale else 1.0,
+            single=single,
+            output=output,
         )
 
 

@@ -1,0 +1,42 @@
+"""A record as CSV in long form, one weight a line, for spreadsheets, R and pandas."""
+
+from typing import BinaryIO
+
+import numpy as np
+
+from attnviz.maps import AttentionMap, AttentionRecord
+
+COLUMNS = ("layer", "head", "query", "key", "query_text", "key_text", "weight")
+
+
+def write_csv(record: AttentionRecord, stream: BinaryIO) -> None:
+    """Write `record` to `stream` as UTF-8: queries and keys by position and shown text, weights as in json.
+
+    A value that is not a number is `nan`. Texts are quoted where they hold commas, quotes or line ends.
+    """
+    stream.write((",".join(COLUMNS) + "\n").encode())
+    for one in record.maps:
+        _write_map(one, stream)
+
+
+def _write_map(one: AttentionMap, stream: BinaryIO) -> None:
+    keys = [f"{j}," for j in range(len(one.key))]
+    texts = [f",{quoted(text)}," for text in one.key.text]
+    for start, block in one.blocks():
+        digits = "%.17g" if block.dtype == np.float64 else "%.9g"
+        for h, head in enumerate(one.heads):
+            for i, row in enumerate(block[h].tolist(), start):
+                before, query = f"{one.layer},{head},{i},", quoted(one.query.text[i])
+                parts = zip(keys, texts, row, strict=True)
+                lines = "".join(f"{before}{key}{query}{text}{digits % weight}\n" for key, text, weight in parts)
+                stream.write(lines.encode(errors="backslashreplace"))
+
+
+def quoted(text: str) -> str:
+    """`text` as a CSV field.
+
+    >>> print(quoted("cat"), quoted('a"b'), quoted("a, b"))
+    cat "a""b" "a, b"
+    """
+    special = set(text) & {",", '"', "\n", "\r"} or text != text.strip() or text == ""
+    return '"' + text.replace('"', '""') + '"' if special else text
