@@ -40,6 +40,11 @@ _HOMES = {
 }
 
 
+def __dir__() -> list[str]:
+    """The public names, those not yet imported too."""
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     """The public names, imported when they are first used (PEP 562): the command line must start at once."""
     if name not in _HOMES:

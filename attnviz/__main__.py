@@ -1,27 +1,44 @@
 """What runs as `attnviz` and as `python -m attnviz`."""
 
+import gc
 import os
 import signal
 import sys
+from pathlib import Path
 from types import FrameType
 
-INTERRUPTED, TERMINATED = 130, 143
+INTERRUPTED, SIGNALLED = 130, 128
 
 
-def _terminated(_signal: int, _frame: FrameType | None) -> None:
-    raise SystemExit(TERMINATED)  # unlike the default, this lets a half-written file be taken away
+def _ended(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(SIGNALLED + number)  # unlike the default, this lets a half-written file be taken away
+
+
+def _open_closed_streams() -> None:
+    """Where the shell closed a standard stream, let it be empty, so that what is not about it still works."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 (open to the end)
 
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # for short texts two threads take twice as long as one
-    signal.signal(signal.SIGTERM, _terminated)
+    gc.set_threshold(50_000)  # most of what is made at the start stays: looking for rubbish there costs 5 %
+    for ending in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, ending):  # not every system has both
+            signal.signal(getattr(signal, ending), _ended)
+    _open_closed_streams()
     try:
         from attnviz.cli.app import app  # noqa: PLC0415 (an interrupt while importing is one too)
 
         app(prog_name="attnviz")
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except OSError as error:  # --help writes before any command does
+        from attnviz.cli.app import leave_stdout  # noqa: PLC0415 (as above)
+
+        sys.exit(leave_stdout(error))
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             with path.open("wb") as stream:
                 yield stream
             return
-        target = path.resolve()
+        target = Path(os.path.realpath(path))
         with _temporary(target) as stream:
             yield stream
             stream.flush()

@@ -11,6 +11,10 @@ Span = tuple[int, int]
 """The characters of the input, from the first to before the last; (0, 0) for a token that was added."""
 
 
+CONTINUES = "##"
+"""What WordPiece writes before a piece that goes on with a word."""
+
+
 @dataclass(frozen=True)
 class Tokens:
     """The tokens along one axis of an attention map."""
@@ -58,11 +62,15 @@ class Tokens:
     def find(self, wanted: str) -> tuple[int, ...]:
         """Where `wanted` is: the position, where it is an integer, else every token whose piece or shown text it is.
 
+        A word that is in several pieces gives all of them.
+
         Raises:
             RequestError: there is no such token or position.
 
         >>> Tokens.of(["the", "cat", "the"]).find("the"), Tokens.of("ab").find("-1")
         ((0, 2), (1,))
+        >>> Tokens.of(["o", "ca", "##cho", "##rro"]).find("cachorro")
+        (1, 2, 3)
         """
         if re.fullmatch(r"-?[0-9]{1,18}", wanted):  # other digits and longer numbers are no positions
             position = int(wanted)
@@ -76,9 +84,25 @@ class Tokens:
             matches = tuple(i for i, pair in enumerate(pairs) if form(wanted) in map(form, pair))
             if matches:
                 return matches
+            matches = tuple(i for word in self._words() if form(wanted) == form(self._spelled(word)) for i in word)
+            if matches:
+                return matches
         known = ", ".join(visible(text) for text in dict.fromkeys(self.text[:40]))
         more = ", …" if len(self) > 40 else ""
         raise RequestError(f"no query token {visible(wanted)!r}: the tokens are {known}{more}")
+
+    def _words(self) -> list[list[int]]:
+        """The tokens word by word: a piece that begins with ## goes on with the word before it."""
+        words: list[list[int]] = []
+        for i, piece in enumerate(self.pieces):
+            if words and piece.startswith(CONTINUES):
+                words[-1].append(i)
+            else:
+                words.append([i])
+        return words
+
+    def _spelled(self, word: list[int]) -> str:
+        return self.text[word[0]] + "".join(self.text[i].removeprefix(CONTINUES) for i in word[1:])
 
 
 _NAMED = {" ": "␣", "\x7f": "␡", "": "⟨empty⟩"}

@@ -74,13 +74,8 @@ class Commands(TyperGroup):
         except AttnvizError as error:
             complain(str(error))
             raise typer.Exit(error.exit_code) from None
-        except BrokenPipeError:
-            _forget_stdout()
-            raise typer.Exit(BROKEN_PIPE) from None
         except OSError as error:
-            _forget_stdout()
-            complain(f"standard output cannot be written: {error.strerror}")
-            raise typer.Exit(AttnvizError.exit_code) from None
+            raise typer.Exit(leave_stdout(error)) from None
         except MemoryError:
             complain("not enough memory: choose fewer layers with --layer or heads with --head")
             raise typer.Exit(AttnvizError.exit_code) from None
@@ -90,9 +85,13 @@ class Commands(TyperGroup):
         return result
 
 
-def _forget_stdout() -> None:
-    """Let nothing more be flushed to where it cannot go."""
+def leave_stdout(error: OSError) -> int:
+    """Let nothing more be flushed to where it cannot go; the exit code: a reader who left is no failure to report."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        return BROKEN_PIPE
+    complain(f"standard output cannot be written: {error.strerror}")
+    return AttnvizError.exit_code
 
 
 def _explain(error: Any, arguments: list[str]) -> None:
@@ -116,7 +115,10 @@ app = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(f"attnviz {__version__}")
+        try:
+            typer.echo(f"attnviz {__version__}")
+        except OSError as error:
+            raise typer.Exit(leave_stdout(error)) from None
         raise typer.Exit
 
 

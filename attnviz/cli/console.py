@@ -11,6 +11,16 @@ from attnviz.render.panels import Board, Look
 from attnviz.render.plaintext import text_style
 from attnviz.render.terminal import TerminalStyle, view
 
+UNKNOWN_WIDTH = 80
+
+
+class _Console(Console):
+    """A console whose reader may leave: that is for the command to handle, as with every other output."""
+
+    def on_broken_pipe(self) -> None:
+        """Let the error go on, instead of leaving at once with exit code 1."""
+        raise BrokenPipeError
+
 
 def stdout_console(width: int | None) -> Console:
     """A console on standard output that honours NO_COLOR, FORCE_COLOR, TERM and COLUMNS.
@@ -18,9 +28,12 @@ def stdout_console(width: int | None) -> Console:
     Tokens are data: nothing in them is taken for markup, emoji names or things to highlight.
     """
     plain = {"markup": False, "emoji": False, "highlight": False, "soft_wrap": True, "width": width}
-    console = Console(file=sys.stdout, **plain)  # type: ignore[arg-type]
+    console = _Console(file=sys.stdout, **plain)  # type: ignore[arg-type]
+    if console.width < 1:  # COLUMNS=0 says nothing
+        plain["width"] = UNKNOWN_WIDTH
+        console = _Console(file=sys.stdout, **plain)  # type: ignore[arg-type]
     if os.environ.get("FORCE_COLOR") and not console.no_color and console.color_system is None:
-        return Console(file=sys.stdout, color_system="truecolor", **plain)  # type: ignore[arg-type]
+        return _Console(file=sys.stdout, color_system="truecolor", **plain)  # type: ignore[arg-type]
     return console
 
 

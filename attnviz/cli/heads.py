@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import typer
 
@@ -90,7 +91,8 @@ def heads(
 
     attnviz heads - < sentences.txt
     """
-    outputs = parse_outputs(output or [], format_, file)
+    sources = [*([file] if file else []), *(Path(model).iterdir() if Path(model).is_dir() else [])]
+    outputs = parse_outputs(output or [], format_, sources)
     texts = read_texts(text, file)
     _refuse_several(texts, outputs)
     said = {
@@ -153,7 +155,8 @@ def _taker(request: Request, output: Output, prepared: Prepared) -> Taker:
     limits = PICTURE_TILES, PICTURE_TILES
     if output.format is None or output.format.holds == "text":
         n_panels = n_queries if request.query else request.selection.count_heads(request.model.n_heads)
-        limits = tile_limits(terminal_style(request.look, output.format), n_panels, request.overview)
+        if request.query is None:  # the rows of a query are written out, and wrap
+            limits = tile_limits(terminal_style(request.look, output.format), n_panels, request.overview)
     return BoardTaker(output, HeatmapCollector(*limits, layers), request.board, request.look)
 
 

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from attnviz.errors import AttnvizError, RequestError
+from attnviz.files import kind_at
 
 STDIN = "-"
 
@@ -41,10 +42,10 @@ def _argument(text: str) -> str:
 def _read_file(file: Path) -> str:
     if str(file) == STDIN:
         return _decoded(sys.stdin.buffer.read(), "standard input").removesuffix("\n")
-    if not file.exists():
-        raise RequestError(f"text file {file} does not exist")
-    if file.is_dir():
-        raise RequestError(f"text file {file} is a folder: name a file in it")
+    kind = kind_at(file)
+    if kind in ("nothing", "folder"):
+        what = "does not exist" if kind == "nothing" else "is a folder: name a file in it"
+        raise RequestError(f"text file {file} {what}")
     try:
         return _decoded(file.read_bytes(), f"text file {file}").removesuffix("\n")
     except OSError as error:

@@ -1,6 +1,7 @@
 """What is said beside results, on standard error."""
 
 import sys
+from contextlib import suppress
 
 from attnviz.tokens import visible
 
@@ -18,4 +19,6 @@ def complain(message: str) -> None:
 def _say(what: str, message: str) -> None:
     line = f"{what}: {visible(message)}\n"
     encoding = sys.stderr.encoding or "ascii"
-    sys.stderr.write(line.encode(encoding, "backslashreplace").decode(encoding))
+    with suppress(OSError):  # where standard error is full or gone, there is no one left to tell
+        sys.stderr.write(line.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stderr.flush()

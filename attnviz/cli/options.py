@@ -19,7 +19,10 @@ Text: TypeAlias = Annotated[
     typer.Argument(show_default=False, help="The text; - reads standard input, one sentence a line."),
 ]
 File: TypeAlias = Annotated[
-    Path | None, typer.Option("-f", "--file", show_default=False, help="Take the text from this file, as one input.")
+    Path | None,
+    typer.Option(
+        "-f", "--file", show_default=False, readable=False, help="Take the text from this file, as one input."
+    ),
 ]
 Model: TypeAlias = Annotated[str, typer.Option(help=f"{' or '.join(NAMED)}, or the folder of a BERT checkpoint.")]
 Layer: TypeAlias = Annotated[
@@ -60,7 +63,7 @@ NoPositions: TypeAlias = Annotated[
     bool, typer.Option("--no-positions", help="Scratch model: add no positional encoding.")
 ]
 NoScale: TypeAlias = Annotated[
-    bool, typer.Option("--no-scale", help="Scratch model: do not divide the scores by √d_head.")
+    bool, typer.Option("--no-scale", help="Scratch model: do not divide the scores by sqrt(d_head).")
 ]
 SharedProjections: TypeAlias = Annotated[
     bool, typer.Option("--shared-projections", help="Scratch model: every head uses the first head's projections.")

@@ -1,5 +1,6 @@
 """Which outputs were asked for: their formats, and where each goes."""
 
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -49,27 +50,27 @@ class Output:
         return Path(re.sub(r"\{(n|layer|head)\}", lambda match: str(values[match[1]]), str(self.path)))
 
 
-def parse_outputs(paths: Sequence[Path], format_name: str | None, source: Path | None) -> list[Output]:
+def parse_outputs(paths: Sequence[Path], format_name: str | None, sources: Sequence[Path]) -> list[Output]:
     """The outputs asked for; the terminal where none are.
 
     Args:
         paths: what came with -o.
         format_name: what came with --format, for standard output and for files whose suffix says nothing.
-        source: the file that is read, which no output may be.
+        sources: the files that are read, which no output may be.
 
     Raises:
         RequestError: a format is unknown or has no use, or a path will not do.
         AttnvizError: a path cannot be written to.
     """
     wanted = list(paths) or [STDOUT]
-    if len({path if path == STDOUT else path.resolve() for path in wanted}) < len(wanted):
+    if len({path if path == STDOUT else os.path.realpath(path) for path in wanted}) < len(wanted):
         raise RequestError("the same output is asked for twice")
     by_name = [path for path in wanted if path == STDOUT or path.suffix.lstrip(".").lower() not in FORMATS]
     if format_name is not None and not by_name:
         raise RequestError(f"--format {format_name} has no use here: each output has its format by its suffix")
     outputs = [Output(_format(path, format_name if path in by_name else None), path) for path in wanted]
     for output in outputs:
-        _check(output, source)
+        _check(output, sources)
     return outputs
 
 
@@ -81,7 +82,7 @@ def _format(path: Path, format_name: str | None) -> Format | None:
     return FORMATS[format_name] if format_name else format_of(path)
 
 
-def _check(output: Output, source: Path | None) -> None:
+def _check(output: Output, sources: Sequence[Path]) -> None:
     if output.path == STDOUT:
         if output.format is not None and output.format.binary and sys.stdout.isatty():
             raise RequestError(f"{output.format.name} is not written to a terminal: name a file with -o")
@@ -91,6 +92,7 @@ def _check(output: Output, source: Path | None) -> None:
         check_output(folder / "x" if folder.is_dir() else folder)
         return
     check_output(output.path)
-    both_there = source is not None and "nothing" not in (kind_at(source), kind_at(output.path))
-    if source is not None and both_there and output.path.samefile(source):
-        raise RequestError(f"output {output.path} is also the input: name another file")
+    if kind_at(output.path) == "file":
+        for source in sources:
+            if kind_at(source) == "file" and output.path.samefile(source):
+                raise RequestError(f"output {output.path} is also the input: name another file")

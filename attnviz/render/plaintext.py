@@ -8,6 +8,7 @@ from rich.console import Console
 
 from attnviz.render.panels import Board, Look
 from attnviz.render.terminal import TerminalStyle, view
+from attnviz.tokens import visible
 
 DEFAULT_WIDTH = 100
 
@@ -23,4 +24,4 @@ def write_text(board: Board, look: Look, stream: BinaryIO) -> None:
     sheet = io.StringIO()
     console = Console(file=sheet, width=style.width, color_system=None, legacy_windows=False)
     console.print(view(board, style), end="")
-    stream.write(f"{sheet.getvalue()}{fill(look.description, style.width)}\n".encode())
+    stream.write(f"{sheet.getvalue()}{fill(visible(look.description), style.width)}\n".encode())

@@ -3,7 +3,6 @@
 Source: Devlin et al. 2019, "BERT"; tensor names and settings as in the checkpoints that transformers writes.
 """
 
-import math
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,9 @@ from attnviz.sources.checkpoint import CONFIG, WEIGHTS, Checkpoint
 from attnviz.sources.projected import Projected, dtype_name, head_names
 from attnviz.sources.tokenizer import Encoded, encode, load_tokenizer
 from attnviz.tokens import Tokens
+
+MAX_EPS = 1e6
+"""More than this in a config is no epsilon but damage."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def read_settings(checkpoint: Checkpoint) -> Settings:
     if config["hidden_size"] % config["num_attention_heads"]:
         raise AttnvizError(f"{path}: {heads_message(config['hidden_size'], config['num_attention_heads'])}")
     eps = config.get("layer_norm_eps", 1e-12)
-    if type(eps) not in (int, float) or not 0 < eps < math.inf:
+    if type(eps) not in (int, float) or not 0 < eps <= MAX_EPS:
         raise AttnvizError(f"{path}: layer_norm_eps must be a number above 0, got {eps!r}")
     return Settings(
         n_layers=config["num_hidden_layers"],
@@ -71,7 +73,7 @@ def read_settings(checkpoint: Checkpoint) -> Settings:
         n_positions=config["max_position_embeddings"],
         eps=eps,
         activation=ACTIVATIONS[activation],
-        rule=Rule(causal=True) if config.get("is_decoder") else EVERYTHING,
+        rule=Rule(causal=True) if config.get("is_decoder") is True else EVERYTHING,
     )
 
 
@@ -152,7 +154,7 @@ class Encoder:
     def _rows(self, table: str, what: str, indices: Sequence[int]) -> Floats:
         """Rows of one of the embedding tables."""
         name = f"{self._prefix}embeddings.{table}_embeddings.weight"
-        n_rows = self._settings.n_positions if table == "position" else self._checkpoint.shape(name)[0]
+        n_rows = self._settings.n_positions if table == "position" else (*self._checkpoint.shape(name), 0)[0]
         self._checkpoint.check(name, (n_rows, self._settings.d_model))
         if max(indices) >= n_rows:
             raise AttnvizError(

@@ -94,6 +94,8 @@ def checked_text(text: str) -> str:
     >>> checked_text("a b")
     'a b'
     """
+    if not isinstance(text, str):
+        raise RequestError(f"the text must be a string, got {type(text).__name__}")
     for i, character in enumerate(text):
         if character == "\0":
             raise RequestError(f"the text holds a NUL character at position {i}: is it a binary file?")

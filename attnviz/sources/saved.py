@@ -48,7 +48,7 @@ def _read_npz(file: Path) -> Parts:
     try:
         loaded = _members(file)
     except Exception as error:  # (a damaged archive raises what zipfile, zlib, struct, ast or NumPy come upon)
-        raise AttnvizError(f"the archive is damaged or holds objects ({error})") from error
+        raise AttnvizError("the archive is damaged, or it holds objects, which are never loaded") from error
     arrays = {name: loaded.pop(name) for name in ARRAYS if name in loaded}
     return {name: _plain(array) for name, array in loaded.items()}, arrays
 
