@@ -272,7 +272,10 @@ def test_an_interrupt_ends_with_130_and_leaves_no_file(tmp_path: Path) -> None:
 
     fifo = tmp_path / "text"
     os.mkfifo(fifo)
-    command = [sys.executable, "-m", "attnviz", "heads", "-f", str(fifo), "-o", str(tmp_path / "x.png")]
+    # a shell in the background ignores interrupts, and what it starts inherits that
+    heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = f"{heeding}; from attnviz.__main__ import main; main()"
+    command = [sys.executable, "-c", program, "heads", "-f", str(fifo), "-o", str(tmp_path / "x.png")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE)
     with fifo.open("wb"):  # opens when the command has begun to read
         process.send_signal(signal.SIGINT)

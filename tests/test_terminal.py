@@ -22,6 +22,7 @@ from attnviz.arrays import Floats
 from attnviz.attention import softmax
 from attnviz.collect import HeatmapCollector
 from attnviz.maps import AttentionMap, StoredWeights
+from attnviz.render import terminal_cells, terminal_style
 from attnviz.render.colors import NAMES, colormap
 from attnviz.render.panels import Axis, Board, Group, Panel, heads_board, queries_board
 from attnviz.render.terminal import TerminalStyle, heads_view, overview, query_view, tile_limits, view
@@ -49,6 +50,15 @@ AWKWARD = (
     "🇧🇷",
 )
 PLAIN, COLOR = TerminalStyle(100, color=False), TerminalStyle(100, color=True)
+
+
+@pytest.fixture(autouse=True)
+def fresh_styles() -> None:
+    """rich's styles keep the codes of the first colour system they are written in; here several are used."""
+    for module in (terminal_cells, terminal_style):
+        for cached in vars(module).values():
+            if hasattr(cached, "cache_clear"):
+                cached.cache_clear()
 
 
 def lines_of(shown: Segments) -> list[str]:

@@ -48,7 +48,8 @@ def _read_npz(file: Path) -> Parts:
     try:
         loaded = _members(file)
     except Exception as error:  # (a damaged archive raises what zipfile, zlib, struct, ast or NumPy come upon)
-        raise AttnvizError("the archive is damaged, or it holds objects, which are never loaded") from error
+        why = "objects are never loaded" if "pickle" in str(error) else error  # no advice to load them all the same
+        raise AttnvizError(f"the archive is damaged or holds objects ({why})") from error
     arrays = {name: loaded.pop(name) for name in ARRAYS if name in loaded}
     return {name: _plain(array) for name, array in loaded.items()}, arrays
 
