@@ -29,11 +29,10 @@ def stdout_console(width: int | None) -> Console:
     """
     plain = {"markup": False, "emoji": False, "highlight": False, "soft_wrap": True, "width": width}
     console = _Console(file=sys.stdout, **plain)  # type: ignore[arg-type]
-    if console.width < 1:  # COLUMNS=0 says nothing
-        plain["width"] = UNKNOWN_WIDTH
-        console = _Console(file=sys.stdout, **plain)  # type: ignore[arg-type]
     if os.environ.get("FORCE_COLOR") and not console.no_color and console.color_system is None:
-        return _Console(file=sys.stdout, color_system="truecolor", **plain)  # type: ignore[arg-type]
+        console = _Console(file=sys.stdout, color_system="truecolor", **plain)  # type: ignore[arg-type]
+    if console.width < 1:  # COLUMNS=0 says nothing
+        console.width = UNKNOWN_WIDTH
     return console
 
 

@@ -146,17 +146,16 @@ def _layers(request: Request, output: Output) -> frozenset[int]:
 
 
 def _taker(request: Request, output: Output, prepared: Prepared) -> Taker:
-    layers, n_keys = _layers(request, output), len(prepared.tokens)
-    n_queries = len(prepared.tokens.find(request.query)) if request.query else n_keys
+    layers, n_heads = _layers(request, output), request.selection.count_heads(request.model.n_heads)
     if output.format is not None and output.holds_numbers:
-        n_heads = request.selection.count_heads(request.model.n_heads)
+        n_keys = len(prepared.tokens)
+        n_queries = n_keys if request.query is None else len(prepared.tokens.find(request.query))
         check_room(4 * len(layers) * n_heads * n_queries * n_keys, "keeping every weight")
         return NumbersTaker(output, output.format, RecordCollector(layers))
     limits = PICTURE_TILES, PICTURE_TILES
-    if output.format is None or output.format.holds == "text":
-        n_panels = n_queries if request.query else request.selection.count_heads(request.model.n_heads)
-        if request.query is None:  # the rows of a query are written out, and wrap
-            limits = tile_limits(terminal_style(request.look, output.format), n_panels, request.overview)
+    is_text = output.format is None or output.format.holds == "text"
+    if is_text and request.query is None:  # the rows of a query are written out, and wrap
+        limits = tile_limits(terminal_style(request.look, output.format), n_heads, request.overview)
     return BoardTaker(output, HeatmapCollector(*limits, layers), request.board, request.look)
 
 

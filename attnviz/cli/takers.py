@@ -84,7 +84,7 @@ class BoardTaker:
             return
         look = replace(self.look, description=description)
         for values, some in parts(heatmaps, self.output.places, Heatmap.head):
-            board = whole if len(some) == len(heatmaps) and not values else self.board(some, caption)
+            board = self.board(some, caption) if values else whole
             with sinks.stream(self.output, {"n": story.number, **values}) as stream:
                 function(self.output.format.writer)(replace(board, top=whole.top), look, stream)
 
