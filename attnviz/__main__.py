@@ -25,20 +25,37 @@ def main() -> None:
     """Run the command line and leave with its exit code."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # for short texts two threads take twice as long as one
     gc.set_threshold(50_000)  # most of what is made at the start stays: looking for rubbish there costs 5 %
+    code = INTERRUPTED
+    try:
+        code = _run()
+    except SystemExit as ended:  # by a signal
+        code = _number(ended)
+    except KeyboardInterrupt:
+        pass
+    os._exit(code)  # all is written; taking the interpreter apart would cost the first command a fifth of its time
+
+
+def _run() -> int:
+    """The exit code of the command line, once everything it had to say is out."""
     for ending in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, ending):  # not every system has both
             signal.signal(getattr(signal, ending), _ended)
     _open_closed_streams()
+    from attnviz.cli.app import app, leave_stdout  # noqa: PLC0415 (an interrupt while importing is one too)
+
     try:
-        from attnviz.cli.app import app  # noqa: PLC0415 (an interrupt while importing is one too)
-
-        app(prog_name="attnviz")
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        try:
+            app(prog_name="attnviz")
+        except SystemExit as leaving:
+            code = _number(leaving)
+        sys.stdout.flush()
     except OSError as error:  # --help writes before any command does
-        from attnviz.cli.app import leave_stdout  # noqa: PLC0415 (as above)
+        code = leave_stdout(error)
+    return code
 
-        sys.exit(leave_stdout(error))
+
+def _number(leaving: SystemExit) -> int:
+    return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
 
 
 if __name__ == "__main__":

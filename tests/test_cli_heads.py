@@ -293,7 +293,8 @@ def test_output_goes_through_a_link_and_replaces_the_file_whole(tmp_path: Path) 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["heads", ORANGE]])
 def test_starting_brings_nothing_heavy(arguments: list[str]) -> None:
     code = (
-        "import sys, runpy; sys.argv = ['attnviz', *sys.argv[1:]]\n"
+        "import os, sys, runpy; sys.argv = ['attnviz', *sys.argv[1:]]\n"
+        "os._exit = sys.exit  # so that something is left to ask\n"
         "try: runpy.run_module('attnviz', run_name='__main__')\n"
         "except SystemExit: pass\n"
         "print('\\nLOADED', *sorted(m for m in sys.modules if '.' not in m))"
