@@ -13,6 +13,7 @@ import attnviz
 from attnviz.arrays import Floats
 from attnviz.collect import Collector, HeatmapCollector, RecordCollector, collect, tile_edges
 from attnviz.errors import RequestError
+from attnviz.faults import RowFaults
 from attnviz.heatmap import Heatmap
 from attnviz.maps import AttentionMap, StoredWeights, Weights
 from attnviz.tokens import Tokens
@@ -292,7 +293,10 @@ class Long:
         return self.block[:, : stop - start]
 
 
-TILED: dict[type[Collector], Callable[[], Collector]] = {HeatmapCollector: lambda: HeatmapCollector(256, 256)}
+TILED: dict[type[Collector], Callable[[], Collector]] = {
+    HeatmapCollector: lambda: HeatmapCollector(256, 256),
+    RowFaults: RowFaults,
+}
 WHOLE = {RecordCollector, Unfilled, Log}
 """Collectors whose result is as large as the attention itself, or nothing."""
 

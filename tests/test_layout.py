@@ -1,5 +1,6 @@
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,9 @@ from attnviz.errors import RequestError
 from attnviz.render.layout import MAX_SIDE, Measure, Raster, Scene, Text, cell_size, layout, panels_per_line
 from attnviz.render.lettering import measure
 from attnviz.render.panels import Axis, Board, Group, Panel
+from attnviz.render.scale import SCALES, range_of, shade, ticks
 
+LEGEND = "weight", "0", "0.5", "1", "linear scale, 0 to 1"
 Boxes = npt.NDArray[np.float64]
 """[box, (left, top, right, bottom)]."""
 
@@ -133,14 +136,41 @@ def test_seventy_two_heads_stand_in_a_line_for_each_layer_with_labels_at_the_edg
 def test_texts_name_the_axes_once_and_the_ends_of_the_range() -> None:
     scene = layout(board(2, 12, 5, 5), plain_measure)
     assert sorted(s for s in strings(scene) if s.endswith(("↓", "→"))) == ["key →", "query ↓"]
-    assert strings(scene)[:3] == ["caption", "0", "1"]
+    assert strings(scene)[:6] == ["caption", *LEGEND]
     np.testing.assert_allclose(scene.bar.values[0, [0, -1]], [0, 1])
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("top", [0.001, 1.0, 1.2345])
+def test_the_legend_states_the_scale_with_ticks_where_their_shades_are(scale: str, top: float) -> None:
+    drawn = replace(board(1, 2, 3, 3), scale=scale, top=top)
+    drawn.panels[0].values[0] = np.nan
+    for measured in (plain_measure, measure):
+        scene = layout(drawn, measured)
+        check_sound(scene, measured)
+        said = strings(scene)
+        assert said.index("weight") < said.index(range_of(scale, top)) < said.index("not a number")
+        bar = scene.bar
+        marks = [box.x for box in scene.boxes if box.y == bar.y + bar.height + 1 and box.width == 1]
+        assert marks == [bar.x + round(share * (bar.width - 1)) for share, _ in ticks(scale, top)]
+        for mark, (_, label) in zip(marks, ticks(scale, top), strict=True):
+            text = next(text for text in scene.texts if text.string == label and text.y > bar.y + bar.height)
+            assert text.x + measured(label, text.size, False) / 2 == pytest.approx(mark, abs=1)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_rasters_have_the_shades_of_the_scale_and_the_bar_all_of_them(scale: str) -> None:
+    drawn = replace(board(1, 1, 2, 2), scale=scale, top=0.5)
+    drawn.panels[0].values[:] = [[0.1, 0.2], [0.0, 0.7]]
+    scene = layout(drawn, plain_measure)
+    np.testing.assert_array_equal(scene.shades(scene.panels[0]), shade(drawn.panels[0].values, 0.5, scale))
+    np.testing.assert_allclose(scene.shades(scene.bar)[0], np.linspace(0, 1, 192), atol=1e-6)
 
 
 def test_axes_of_one_name_are_both_named() -> None:
     axis = Axis("token", ("a",))
     scene = layout(Board("", (Group("", (Panel("", np.ones((1, 1)), axis, axis),)),), 1.0), plain_measure)
-    assert strings(scene) == ["0", "1", "a", "token ↓", "a", "token →"]
+    assert strings(scene) == [*LEGEND, "a", "token ↓", "a", "token →"]
 
 
 def labels_at(scene: Scene, panel: int, rotation: int) -> Iterator[tuple[float, str]]:
@@ -262,7 +292,7 @@ def test_too_many_panels_are_refused_with_what_to_choose() -> None:
 
 
 def test_an_empty_board_is_a_caption_and_a_colour_bar() -> None:
-    assert strings(layout(Board("nothing", (), 1.0), plain_measure)) == ["nothing", "0", "1"]
+    assert strings(layout(Board("nothing", (), 1.0), plain_measure)) == ["nothing", *LEGEND]
 
 
 @pytest.mark.parametrize("n", [1, 7, 13, 24, 31, 64, 128, 300, 512])

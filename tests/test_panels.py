@@ -21,6 +21,7 @@ from attnviz.render.panels import (
     range_top,
     token_axis,
 )
+from attnviz.render.scale import SCALES
 from attnviz.tokens import Tokens, visible
 
 QUERY, KEY = Tokens.of(["the", "cat", "\n", "the", "mat"]), Tokens.of("abcdefg")
@@ -229,3 +230,10 @@ def test_a_panel_keeps_what_is_no_number() -> None:
     array[1, 2, 3] = np.nan
     panel: Panel = heads_board(heatmaps(map_of(array)), "").panels[1]
     assert np.argwhere(np.isnan(panel.values)).tolist() == [[2, 3]]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_boards_keep_the_scale_that_is_asked_for(scale: str) -> None:
+    one = heatmaps(map_of(weights()))
+    assert heads_board(one, "", scale=scale).scale == queries_board(one, "", scale=scale).scale == scale
+    assert heads_board(one, "").scale == queries_board(one, "").scale == "linear"

@@ -460,8 +460,8 @@ def test_parts_that_do_not_fit_are_said_to(tmp_path: Path, changes: dict[str, An
     ("content", "words"),
     [
         (b"", "not strict JSON"),
-        (b"\xff", "not strict JSON"),
-        (b"[1, 2]", "holds no JSON object"),
+        (b"\xff", "is not UTF-8: byte 0xFF in line 1"),
+        (b"[1, 2]", "its schema is None"),
         (b"null", "holds no JSON object"),
         (b"{}", "its schema is None"),
         (b'{"tokens": ["a"], "attention": [[1]]}', "its schema is None"),
@@ -513,7 +513,7 @@ def test_nothing_pickled_is_ever_run(tmp_path: Path) -> None:
     single = io.BytesIO()
     np.save(single, bomb, allow_pickle=True)
     for content in (npz(weights=bomb, schema=np.array("attnviz/1")), pickle.dumps(Canary(canary)), single.getvalue()):
-        assert "damaged or holds objects" in fails(tmp_path, content, ".npz")
+        assert "damaged, or not what its name says" in fails(tmp_path, content, ".npz")
         fails(tmp_path, content, ".json")
     assert not canary.exists()
 
@@ -614,20 +614,22 @@ def test_a_truncated_archive_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["no.json", "no/such.npz", "x" * 300 + ".json", "a\0.json"])
 def test_a_file_that_does_not_exist_is_said_to(tmp_path: Path, name: str) -> None:
-    with pytest.raises(RequestError, match="does not exist: name a saved npz or json file") as error:
+    with pytest.raises(RequestError, match="does not exist: name a saved record") as error:
         load(tmp_path / name)
     assert error.value.exit_code == 2
 
 
 def test_a_folder_is_no_record(tmp_path: Path) -> None:
     (tmp_path / "a.npz").mkdir()
-    with pytest.raises(RequestError, match="is a folder: name a saved npz or json file"):
+    with pytest.raises(RequestError, match="is a folder: name a saved record"):
         load(tmp_path / "a.npz")
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a", "a.jsonl", "a.npy", ".json"])
+@pytest.mark.parametrize("name", ["a.txt", "a", "a.jsn", "a.npy", ".json"])
 def test_a_suffix_that_cannot_be_read_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(RequestError, match=r"cannot be read by its suffix '.*': \.npz or \.json"):
+    with pytest.raises(
+        RequestError, match=r"cannot be read by its suffix '.*': \.npz, \.json, \.jsonl, \.csv or \.safetensors"
+    ):
         load(tmp_path / name)
 
 

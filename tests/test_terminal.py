@@ -6,7 +6,7 @@
 import io
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +25,7 @@ from attnviz.maps import AttentionMap, StoredWeights
 from attnviz.render import terminal_cells, terminal_style
 from attnviz.render.colors import NAMES, colormap
 from attnviz.render.panels import Axis, Board, Group, Panel, heads_board, queries_board
+from attnviz.render.scale import SCALES, range_of, shade, ticks
 from attnviz.render.terminal import TerminalStyle, heads_view, overview, query_view, tile_limits, view
 from attnviz.render.terminal_cells import LEVELS, background, half_blocks
 from attnviz.tokens import Tokens
@@ -268,7 +269,7 @@ def test_shades_mean_what_the_legend_says() -> None:
 def test_half_blocks_hold_the_upper_and_the_lower_row() -> None:
     low, high = (tuple(colormap("viridis")[i]) for i in (0, 255))
     pink = (255, 0, 255)
-    lines = half_blocks(np.array([[0.0, 1.0], [1.0, np.nan], [1.0, 0.0]]), 1.0, COLOR)
+    lines = half_blocks(np.array([[0.0, 1.0], [1.0, np.nan], [1.0, 0.0]]), COLOR)
     assert [[(segment.text, ink(segment), ground(segment)) for segment in line] for line in lines] == [
         [("▀", low, high), ("▀", high, pink)],
         [("▀", high, None), ("▀", low, None)],
@@ -310,6 +311,102 @@ def test_without_colour_there_are_no_styles_at_all(case: str) -> None:
     board = CASES[case](PLAIN)
     assert {segment.style for segment in view(board, PLAIN).segments} == {None}
     assert "\x1b" not in printed(board, PLAIN)
+
+
+# Colour scales
+
+
+def scaled(scale: str, values: Floats, columns: int = 40, top: float = 1.0) -> Board:
+    """A head of so many columns that it is drawn in shades, whose first values are these [row, column]."""
+    weights = np.zeros((1, max(20, len(values)), columns))
+    weights[0, : len(values), : values.shape[1]] = values
+    return replace(board_of(weights, top=top), scale=scale)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("width", [60, 30])
+def test_shades_and_colours_follow_the_scale_of_the_whole_panel(scale: str, width: int) -> None:
+    """Also where its columns stand on several lines."""
+    values = np.array([[0.0, 0.001, 0.02, 0.2], [0.5, np.nan, 0.3, 0.1]])
+    values = np.hstack([values, np.zeros((2, 35)), [[0.9], [0.6]]])
+    board = scaled(scale, values)
+    wanted = shade(board.panels[0].values, 1.0, scale)
+    plain = lines_of(heads_view(board, TerminalStyle(width, color=False)))
+    rows = [[row for row in plain if row.lstrip().startswith(f"{i} q{i}")] for i in range(2)]
+    signs = ["".join(row.split("│")[1].ljust(40 if width == 60 else 0) for row in lines)[:40] for lines in rows]
+    for i in range(2):
+        steps = np.searchsorted([0.03, 0.1, 0.25, 0.5, 0.75], wanted[i], side="right")
+        expected = "".join("?" if np.isnan(v) else " ·░▒▓█"[s] for v, s in zip(wanted[i], steps, strict=True))
+        assert signs[i] == expected
+    lines = half_blocks(wanted[:2], COLOR)
+    assert (ink(lines[0][0]), ground(lines[0][0])) == tuple(
+        tuple(colormap("viridis")[round(round(v * 63) * 255 / 63)].tolist()) for v in wanted[:2, 0]
+    )
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("color", [False, True])
+@pytest.mark.parametrize("draw", [heads_view, query_view, overview])
+def test_numbers_are_the_weights_on_every_scale(
+    scale: str, color: bool, draw: Callable[[Board, TerminalStyle], Segments]
+) -> None:
+    style = TerminalStyle(100, color)
+    board = board_of([[[0.21, 0.0, 0.75], [0.64, 0.16, 0.2]]])
+
+    def texts(board: Board) -> list[str]:
+        lines = lines_of(draw(board, style))
+        return lines[next(i for i, line in enumerate(lines) if line.startswith(("layer", "head"))) :]
+
+    if draw is overview:
+        assert len(texts(replace(board, scale=scale))) == len(texts(board))
+    else:
+        assert texts(replace(board, scale=scale)) == texts(board)
+
+
+@pytest.mark.parametrize("draw", [heads_view, query_view, overview])
+@pytest.mark.parametrize("scale", SCALES)
+def test_colours_of_numbers_follow_the_scale(draw: Callable[[Board, TerminalStyle], Segments], scale: str) -> None:
+    values = np.array([[0.04, 0.0, 0.5], [0.25, 0.01, 0.0]])
+    shown = draw(replace(board_of(values[None]), scale=scale), COLOR).segments
+    found = {ground(segment) for segment in shown} | {ink(segment) for segment in shown}
+    levels = np.rint(shade(values, 1.0, scale) * 63) * 255 / 63
+    assert {tuple(colormap("viridis")[round(level)].tolist()) for level in levels.reshape(-1).tolist()} <= found
+
+
+@pytest.mark.parametrize("scale", SCALES[1:])
+@pytest.mark.parametrize("draw", [heads_view, query_view, overview])
+@pytest.mark.parametrize("width", [20, 40, 100])
+def test_the_scale_is_said_beside_its_colours(
+    scale: str, draw: Callable[[Board, TerminalStyle], Segments], width: int
+) -> None:
+    board = replace(board_of([[[0.1, 0.2]]], top=0.2), scale=scale)
+    lines = lines_of(draw(board, TerminalStyle(width, color=True)))
+    (_, first), *_, (_, last) = ticks(scale, 0.2)
+    assert lines[1].startswith(f"weight {first} ")
+    assert lines[1].endswith(f" {last}")
+    assert range_of(scale, 0.2) in " ".join(lines)
+    assert max(map(cell_len, lines)) <= width
+
+
+@pytest.mark.parametrize(
+    ("scale", "said"),
+    [
+        ("sqrt", "sqrt scale: blank below 0.0009, · to 0.01, ░ to 0.0625, ▒ to 0.25, ▓ to 0.5625, █ to 1"),
+        ("row", "row scale, as shares of each row's maximum: blank below 0.03, · to 0.1"),
+        ("rank", "rank scale, as shares of the panel's weights in order: blank below 0.03, · to 0.1"),
+    ],
+)
+def test_shades_are_explained_on_every_scale(scale: str, said: str) -> None:
+    lines = lines_of(heads_view(scaled(scale, np.array([[0.5]])), TerminalStyle(60, color=False)))
+    assert said in " ".join(lines)
+
+
+def test_a_weight_that_is_just_a_step_has_the_shade_that_begins_there() -> None:
+    values = np.array([[0.03, 0.1, 0.25]], np.float32)
+    board = scaled("linear", values)
+    panel = replace(board.panels[0], values=board.panels[0].values.astype(np.float32))
+    lines = lines_of(heads_view(Board("", (Group("", (panel,)),), 1.0), TerminalStyle(60, color=False)))
+    assert row_of(lines, " 0 q0").split("│")[1].rstrip() == "·░▒"
 
 
 # What is said

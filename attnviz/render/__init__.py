@@ -31,6 +31,8 @@ class Format:
 _ALL = (
     Format("txt", "text", "attnviz.render.plaintext:write_text", binary=False, several=True),
     Format("png", "picture", "attnviz.render.png:write_png", binary=True),
+    Format("svg", "picture", "attnviz.render.vector:write_svg", binary=False),
+    Format("pdf", "picture", "attnviz.render.vector:write_pdf", binary=True),
     Format("json", "numbers", "attnviz.render.jsontext:write_json", binary=False),
     Format("jsonl", "numbers", "attnviz.render.jsontext:write_jsonl", binary=False, several=True),
     Format("csv", "numbers", "attnviz.render.csvtext:write_csv", binary=False),

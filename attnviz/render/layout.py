@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, TypeAlias
@@ -12,6 +12,7 @@ import numpy as np
 from attnviz.arrays import Floats
 from attnviz.errors import RequestError
 from attnviz.render.panels import Axis, Board, Group, Panel
+from attnviz.render.scale import range_of, shade, ticks
 from attnviz.tokens import visible
 
 Measure: TypeAlias = Callable[[str, int, bool], float]
@@ -70,10 +71,12 @@ class Scene:
     height: int
     top: float
     """The value of the last colour; 0 has the first."""
+    scale: str
+    """How the colours follow the values."""
     panels: tuple[Raster, ...]
     """In the order of the board's."""
     bar: Raster
-    """The colour bar: a row of values from 0 to `top`."""
+    """The colour bar: a row of shades from 0 to 1."""
     missing: Raster | None
     """What the colour for "not a number" is shown with; None where every value is a number."""
     boxes: tuple[Box, ...]
@@ -83,6 +86,10 @@ class Scene:
     def rasters(self) -> tuple[Raster, ...]:
         """Everything with colours: the panels, the bar and the sample for what is missing."""
         return (*self.panels, self.bar, *([self.missing] if self.missing else []))
+
+    def shades(self, raster: Raster) -> Floats:
+        """How far along the colours each value of one of the rasters is, from 0 to 1, or NaN [row, column]."""
+        return raster.values if raster is self.bar else shade(raster.values, self.top, self.scale)
 
 
 # Sizes in pixels. No label is smaller than 11: less cannot be read on a common screen.
@@ -98,6 +105,8 @@ _PANEL_GAP = 18
 _LINE_GAP = 18
 _GROUP_GAP = 26
 _BAR_WIDTH, _BAR_HEIGHT = 192, 12
+_BAR_BAND = 34  # the bar with its ticks
+_LEGEND_GAP, _LEGEND_LINE = 24, 20
 _SAMPLE = 12  # the side of the sample of a missing value
 _MOST_LABEL, _MOST_TITLE = 132, 190  # texts that are wider end in …
 _NARROWEST = 380  # of what is inside the margins, so that the caption has a place
@@ -359,7 +368,7 @@ class _Drawing:
             y = self._group(plan, y + _GROUP_GAP, labelled)
         width, height = self._plans.inside + 2 * _MARGIN, y + _MARGIN
         parts = tuple(self._panels), bar, missing, tuple(self._boxes), tuple(self._texts)
-        return Scene(width, height, self._board.top, *parts)
+        return Scene(width, height, self._board.top, self._board.scale, *parts)
 
     def _text(self, x: int, y: int, string: str, size: int, *, bold: bool = False, ink: float = 1.0) -> int:
         """Add a text that begins at (x, y); where it ends."""
@@ -378,21 +387,34 @@ class _Drawing:
         return y + 8
 
     def _legend(self, y: int) -> tuple[Raster, Raster | None, int]:
-        """Add the colour bar, what missing values look like and what a cell stands for, on lines as they are needed."""
-        x = self._text(_MARGIN, y + _BAR_HEIGHT - 2, "0", _TITLE) + 6
-        values = np.linspace(0, self._board.top, _BAR_WIDTH, dtype=np.float32)[None]
-        bar = self._framed(Raster(x, y, _BAR_WIDTH, _BAR_HEIGHT, values))
-        x = self._text(x + _BAR_WIDTH + 6, y + _BAR_HEIGHT - 2, f"{self._board.top:.4g}", _TITLE) + 24
-        missing = None
+        """Add the colour bar, and what it means, what missing values look like and what a cell stands for."""
+        x = self._text(_MARGIN, y + _BAR_HEIGHT - 2, "weight", _TITLE) + 10
+        bar = self._framed(Raster(x, y, _BAR_WIDTH, _BAR_HEIGHT, np.linspace(0, 1, _BAR_WIDTH, dtype=np.float32)[None]))
+        self._ticks(bar)
+        x, below, missing = x + _BAR_WIDTH + _LEGEND_GAP, y + _BAR_BAND, None
+        for string, ink, sample in self._said():
+            before = _SAMPLE + 6 if sample else 0
+            if x + before + self._measure(string, _TITLE, False) > _MARGIN + self._plans.inside:
+                x, y, below = _MARGIN, below, below + _LEGEND_LINE
+            if sample:
+                missing = self._framed(Raster(x, y, _SAMPLE, _SAMPLE, np.full((1, 1), np.nan, np.float32)))
+            x = self._text(x + before, y + _BAR_HEIGHT - 2, string, _TITLE, ink=ink) + _LEGEND_GAP
+        return bar, missing, below
+
+    def _said(self) -> Iterator[tuple[str, float, bool]]:
+        """What the legend says: each text, its ink, and whether the colour for missing values stands before it."""
+        yield range_of(self._board.scale, self._board.top), 1.0, False
         if any(np.isnan(np.min(panel.values, initial=0.0)) for panel in self._board.panels):
-            missing = self._framed(Raster(x, y, _SAMPLE, _SAMPLE, np.full((1, 1), np.nan, np.float32)))
-            x = self._text(x + _SAMPLE + 6, y + _BAR_HEIGHT - 2, "not a number", _TITLE) + 24
-        note = tile_note(self._board)
-        if note:
-            if x + self._measure(note, _TITLE, False) > _MARGIN + self._plans.inside:
-                x, y = _MARGIN, y + 20
-            self._text(x, y + _BAR_HEIGHT - 2, note, _TITLE, ink=_SOFT)
-        return bar, missing, y + _BAR_HEIGHT
+            yield "not a number", 1.0, True
+        if note := tile_note(self._board):
+            yield note, _SOFT, False
+
+    def _ticks(self, bar: Raster) -> None:
+        y = bar.y + bar.height + 1
+        for share, string in ticks(self._board.scale, self._board.top):
+            x = bar.x + round(share * (bar.width - 1))
+            self._boxes.append(Box(x, y, 1, _TICK, _SOFT))
+            self._text(round(x - self._measure(string, _SMALL_LABEL, False) / 2), y + _TICK + 10, string, _SMALL_LABEL)
 
     def _framed(self, raster: Raster) -> Raster:
         self._boxes.append(Box(raster.x - 1, raster.y - 1, raster.width + 2, raster.height + 2, _FAINT))

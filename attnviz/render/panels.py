@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -10,6 +11,7 @@ from attnviz.arrays import Floats
 from attnviz.heatmap import Edges, Heatmap
 from attnviz.maps import AttentionMap, Head, Provenance
 from attnviz.render.colors import DEFAULT_COLORMAP
+from attnviz.render.scale import DEFAULT_SCALE
 from attnviz.tokens import Tokens, visible
 
 View: TypeAlias = Literal["heads", "queries", "overview"]
@@ -26,6 +28,8 @@ class Look:
     """Cells of a line of text; None for what fits the place."""
     description: str = ""
     """What made the numbers; goes with the picture where its format has a place for it."""
+    font: Path | None = None
+    """A font file, for pictures: used first, for every character that it has."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,8 @@ class Board:
     """The upper end of the one colour range, which starts at 0 and is the same in all panels."""
     view: View = "heads"
     """How the panels are best laid out where there is a choice, as in a terminal."""
+    scale: str = DEFAULT_SCALE
+    """How colours and shades follow the values, one of `attnviz.render.scale.SCALES`; numbers stay as they are."""
 
     @property
     def panels(self) -> tuple[Panel, ...]:
@@ -166,7 +172,9 @@ def describe(provenance: Provenance) -> str:
     return f"attnviz {provenance['attnviz']} · {model} · {place}"
 
 
-def heads_board(heatmaps: Sequence[Heatmap], caption: str, view: View = "heads") -> Board:
+def heads_board(
+    heatmaps: Sequence[Heatmap], caption: str, view: View = "heads", *, scale: str = DEFAULT_SCALE
+) -> Board:
     """One panel for each head, queries down and keys across, a group for each layer."""
     groups = []
     for one in heatmaps:
@@ -177,14 +185,14 @@ def heads_board(heatmaps: Sequence[Heatmap], caption: str, view: View = "heads")
             for i, head in enumerate(one.map.heads)
         )
         groups.append(Group(layer_title(one.map), panels))
-    return Board(caption, tuple(groups), range_top([one.values for one in heatmaps]), view)
+    return Board(caption, tuple(groups), range_top([one.values for one in heatmaps]), view, scale)
 
 
 def _hidden(one: Heatmap, i: int) -> str:
     return f" · {1 - one.shown_mass[i]:.0%} hidden" if one.map.cut else ""
 
 
-def queries_board(heatmaps: Sequence[Heatmap], caption: str) -> Board:
+def queries_board(heatmaps: Sequence[Heatmap], caption: str, *, scale: str = DEFAULT_SCALE) -> Board:
     """One panel for each query token, heads down and keys across, a group for each layer."""
     groups = []
     for one in heatmaps:
@@ -195,4 +203,4 @@ def queries_board(heatmaps: Sequence[Heatmap], caption: str) -> Board:
             Panel(f"query {visible(text)}", one.values[:, i], rows, columns) for i, text in enumerate(queries)
         )
         groups.append(Group(layer_title(one.map), panels))
-    return Board(caption, tuple(groups), range_top([one.values for one in heatmaps]), "queries")
+    return Board(caption, tuple(groups), range_top([one.values for one in heatmaps]), "queries", scale)

@@ -1,7 +1,8 @@
 """PNG: one image of 256 colours, of which 239 are the colour map's, one stands for NaN and 16 draw smooth letters."""
 
 import io
-from functools import lru_cache
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from attnviz.arrays import Floats, quiet
+from attnviz.arrays import Floats
 from attnviz.render.colors import DEFAULT_COLORMAP, MISSING, Colors, colormap, grey
 from attnviz.render.layout import Box, Raster, Scene, Text, layout
 from attnviz.render.lettering import lettered, measure
@@ -24,19 +25,20 @@ _WHITE = 255
 _GREYS = 16
 
 
-def png(board: Board, cmap: str = DEFAULT_COLORMAP, description: str = "") -> bytes:
+def png(board: Board, cmap: str = DEFAULT_COLORMAP, description: str = "", font: Path | None = None) -> bytes:
     """A board as a PNG file.
 
     Args:
         board: what to draw.
         cmap: the colours, one of `attnviz.render.colors.NAMES`.
         description: kept in the file as its Description, such as what made the numbers.
+        font: the font file to use first, for every character that it has.
 
     Raises:
-        RequestError: there is no such colour map, or the picture would be too large.
+        RequestError: there is no such colour map or scale, the font cannot be used, or the picture would be too large.
     """
     colors = palette(cmap)
-    image = Image.fromarray(painted(layout(board, measure)))
+    image = Image.fromarray(painted(layout(board, partial(measure, font=font)), font))
     image.putpalette(colors.tobytes())
     info = PngInfo()
     if description:
@@ -48,7 +50,7 @@ def png(board: Board, cmap: str = DEFAULT_COLORMAP, description: str = "") -> by
 
 def write_png(board: Board, look: Look, stream: BinaryIO) -> None:
     """Write `board` to `stream` as a PNG file."""
-    stream.write(png(board, look.cmap, look.description))
+    stream.write(png(board, look.cmap, look.description, look.font))
 
 
 class _Png(io.BytesIO):
@@ -64,49 +66,47 @@ def palette(cmap: str) -> Colors:
     return np.concatenate([steps, np.array([MISSING, *greys], np.uint8)])
 
 
-def painted(scene: Scene) -> Indices:
-    """The scene as numbers of the palette's colours [row, column]."""
+def painted(scene: Scene, font: Path | None = None) -> Indices:
+    """The scene as numbers of the palette's colours [row, column], its texts in `font` as far as that has them."""
     canvas = np.full((scene.height, scene.width), _WHITE, np.uint8)
     for box in scene.boxes:
         _fill(canvas, box)
     for raster in scene.rasters:
-        _enlarge(canvas, raster, scene.top)
+        _enlarge(canvas, raster, scene.shades(raster))
     for text in scene.texts:
-        _write(canvas, text)
+        _write(canvas, text, font)
     return canvas
 
 
-def color_indices(values: Floats, top: float) -> Indices:
-    """The palette's number for each value of 0..top; what lies outside gets the colour of the nearer end.
+def color_indices(shades: Floats) -> Indices:
+    """The palette's number for each shade of 0..1 or NaN.
 
-    >>> color_indices(np.array([[0.0, 0.5, 1.0, 1.5, np.nan]]), 1.0)
-    array([[  0, 119, 238, 238, 239]], dtype=uint8)
+    >>> color_indices(np.array([[0.0, 0.5, 1.0, np.nan]]))
+    array([[  0, 119, 238, 239]], dtype=uint8)
     """
-    with quiet(np):  # what is beyond float32 is beyond the top as well
-        scaled = values * ((_STEPS - 1) / top if top > 0 else 0.0)
-    scaled += 0.5  # and then cut off: the nearest step
-    np.clip(scaled, 0, _STEPS - 1, out=scaled)
-    if np.isnan(scaled.min(initial=0.0)):
-        scaled[np.isnan(scaled)] = _MISSING
-    return scaled.astype(np.uint8)
+    steps = shades * (_STEPS - 1)
+    steps += 0.5  # and then cut off: the nearest step
+    if np.isnan(steps.min(initial=0.0)):
+        steps[np.isnan(steps)] = _MISSING
+    return steps.astype(np.uint8)
 
 
 def _fill(canvas: Indices, box: Box) -> None:
     canvas[box.y : box.y + box.height, box.x : box.x + box.width] = _WHITE - round(box.ink * (_GREYS - 1))
 
 
-def _enlarge(canvas: Indices, raster: Raster, top: float) -> None:
+def _enlarge(canvas: Indices, raster: Raster, shades: Floats) -> None:
     if not raster.values.size:
         return
     rows, columns = raster.values.shape
-    cells = color_indices(raster.values, top)
+    cells = color_indices(shades)
     for axis, times in ((1, raster.width // columns), (0, raster.height // rows)):
         cells = cells if times == 1 else cells.repeat(times, axis)
     canvas[raster.y : raster.y + raster.height, raster.x : raster.x + raster.width] = cells
 
 
-def _write(canvas: Indices, text: Text) -> None:
-    stamp, left, above = _stamp(text.string, text.size, text.anchor, text.rotation, text.bold, text.ink)
+def _write(canvas: Indices, text: Text, font: Path | None) -> None:
+    stamp, left, above = _stamp(text.string, text.size, text.anchor, text.rotation, text.bold, text.ink, font)
     x, y = text.x - left, text.y - above
     height, width = stamp.shape
     place = canvas[max(0, y) : y + height, max(0, x) : x + width]
@@ -115,9 +115,11 @@ def _write(canvas: Indices, text: Text) -> None:
 
 
 @lru_cache(maxsize=4096)
-def _stamp(string: str, size: int, anchor: str, rotation: int, bold: bool, ink: float) -> tuple[Indices, int, int]:
+def _stamp(
+    string: str, size: int, anchor: str, rotation: int, bold: bool, ink: float, font: Path | None
+) -> tuple[Indices, int, int]:
     """A text in the palette's greys, and the column and row in it that belong at the text's place."""
-    levels, x, y = lettered(string, size, bold)
+    levels, x, y = lettered(string, size, bold, font)
     if anchor == "end":
         x = levels.shape[1] - x
     stamp = (_WHITE - (levels * (ink * (_GREYS - 1) / 255) + 0.5).astype(np.uint8)).astype(np.uint8)

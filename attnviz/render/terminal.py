@@ -7,6 +7,7 @@ from rich.segment import Segment, Segments
 
 from attnviz.render.labels import elide, justify, widest
 from attnviz.render.panels import Board, Group, Panel
+from attnviz.render.terminal_cells import panel_shades
 from attnviz.render.terminal_legend import axes_fact, cell_facts, heading, pooled_facts, prose
 from attnviz.render.terminal_lines import Line, beside, joined, padded, text_line, wrapped
 from attnviz.render.terminal_panels import (
@@ -80,10 +81,10 @@ def heads_view(board: Board, style: TerminalStyle) -> Segments:
     """The panels of each group side by side, in one colour range."""
     drawn = []
     for group in board.groups:
-        pieces = parts(group, style)
+        pieces = parts(group, board, style)
         panels = [piece.panel for piece in pieces]
         layout = choose(panels, board.top, style)
-        cells = cell_facts(board.panels, layout.mode, board.top, style)
+        cells = cell_facts(board, layout.mode, style)
         facts = [axes_fact(panels[0]), *cells, *pooled_facts(panels, style)]
         drawn.append((group, pieces, layout, facts))
     shared = [fact for fact in drawn[0][3] if all(fact in facts for *_, facts in drawn)] if drawn else []
@@ -135,7 +136,7 @@ def overview(board: Board, style: TerminalStyle) -> Segments:
     n_heads = max((len(group.panels) for group in board.groups), default=1)
     abreast = -(-n_heads // -(-n_heads // abreast))
     axes = [f"each panel is a head, {axes_fact(panel)}" for panel in board.panels[:1]]
-    facts = [*axes, *cell_facts(board.panels, Mode.FINE, board.top, style), *pooled_facts(board.panels, style)]
+    facts = [*axes, *cell_facts(board, Mode.FINE, style), *pooled_facts(board.panels, style)]
     lines = heading(board, facts, style)
     for start in range(0, n_heads, abreast):
         lines += [*_thumbnails(board, start, start + abreast, column, style), []]
@@ -155,7 +156,7 @@ def _thumbnails(board: Board, start: int, stop: int, column: int, style: Termina
         if heads != header:
             lines.append(text_line(f"{'head':<{_LAYER_LABEL}}{heads}"))
             header = heads
-        blocks = [fine_cells(panel.values, board.top, style) for panel in panels]
+        blocks = [fine_cells(panel_shades(panel.values, board), style) for panel in panels]
         lines += _labelled(group, beside(blocks, column, edge or " "), edge, style)
         lines += [] if _ends_in_half_line(group, style) else [[]]
     return lines if lines[-1] else lines[:-1]
@@ -189,7 +190,7 @@ def query_view(board: Board, style: TerminalStyle) -> Segments:
         titles = _numbered_repeats([panel.title for panel in group.panels])
         for title, panel in zip(titles, group.panels, strict=True):
             lines += prose(style.own(title), style, bold=True)
-            lines += table_lines(panel, board.top, style)
+            lines += table_lines(panel, board, style)
     return joined(lines[:-1])
 
 

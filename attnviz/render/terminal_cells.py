@@ -12,6 +12,8 @@ from rich.style import Style
 from attnviz.arrays import Floats
 from attnviz.render.colors import colormap
 from attnviz.render.labels import justify
+from attnviz.render.panels import Board
+from attnviz.render.scale import shade
 from attnviz.render.terminal_lines import Line
 from attnviz.render.terminal_style import TerminalStyle
 
@@ -26,36 +28,40 @@ _PINK = (255, 0, 255)
 _NO_VALUE = "?"
 
 
-def levels(values: Floats, top: float) -> Levels:
-    """The step of the colour scale 0..top for each value.
+def panel_shades(values: Floats, board: Board) -> Floats:
+    """How far along the colours each value of a whole panel is, from 0 to 1; NaN for what is not finite."""
+    return shade(np.where(np.isfinite(values), values, np.nan), board.top, board.scale)
 
-    >>> levels(np.array([0.0, 0.5, 1.0, np.nan]), 1.0).tolist()
+
+def levels(shades: Floats) -> Levels:
+    """The step of the colour scale for each shade of 0..1 or NaN.
+
+    >>> levels(np.array([0.0, 0.5, 1.0, np.nan])).tolist()
     [0, 32, 63, -1]
     """
-    finite = np.isfinite(values)
-    share = np.clip(np.where(finite, values, 0.0) / top, 0.0, 1.0)
-    return np.where(finite, np.rint(share * (LEVELS - 1)).astype(np.intp), NOT_A_NUMBER)
+    known = ~np.isnan(shades)
+    return np.where(known, np.rint(np.where(known, shades, 0) * (LEVELS - 1)).astype(np.intp), NOT_A_NUMBER)
 
 
-def shades(values: Floats, top: float, style: TerminalStyle) -> list[Line]:
-    """A character for each value, the darker the nearer to 0; a row is a line."""
-    signs = np.array([*style.signs.shades, _NO_VALUE])
-    steps = np.searchsorted(np.array(style.signs.steps) * top, np.where(np.isfinite(values), values, 0.0), side="right")
-    steps[~np.isfinite(values)] = len(signs) - 1
-    return [[Segment("".join(row))] for row in signs[steps].tolist()]
+def signs(shades: Floats, style: TerminalStyle) -> list[Line]:
+    """A character for each shade, the darker the nearer to 0; a row is a line."""
+    characters = np.array([*style.signs.shades, _NO_VALUE])
+    steps = np.searchsorted(np.array(style.signs.steps, shades.dtype), shades, side="right")
+    steps[np.isnan(shades)] = len(characters) - 1
+    return [[Segment("".join(row))] for row in characters[steps].tolist()]
 
 
-def blocks(values: Floats, top: float, style: TerminalStyle, cell: int) -> list[Line]:
-    """`cell` coloured blanks for each value; a row is a line."""
+def blocks(shades: Floats, style: TerminalStyle, cell: int) -> list[Line]:
+    """`cell` coloured blanks for each shade; a row is a line."""
     return [
         [Segment(" " * (cell * n), painted(style.cmap, None, level)) for level, n in _runs(row)]
-        for row in levels(values, top)
+        for row in levels(shades)
     ]
 
 
-def half_blocks(values: Floats, top: float, style: TerminalStyle) -> list[Line]:
-    """A coloured half of a cell for each value; two rows are a line."""
-    steps = levels(values, top)
+def half_blocks(shades: Floats, style: TerminalStyle) -> list[Line]:
+    """A coloured half of a cell for each shade; two rows are a line."""
+    steps = levels(shades)
     lines = []
     for upper, lower in zip(steps[0::2], steps[1::2], strict=False):
         pairs = _runs((upper + 1) * (LEVELS + 1) + lower + 1)
@@ -77,13 +83,16 @@ def _runs(row: Levels) -> list[tuple[int, int]]:
     return list(zip(row[starts].tolist(), lengths.tolist(), strict=True))
 
 
-def number_cells(values: Floats, top: float, style: TerminalStyle, cell: int, precision: int) -> list[Line]:
-    """A number in each cell, in colour `.21`, else 21 for 0.21; a speck for less, nothing for 0 itself."""
-    if style.color:
-        return [
-            [_colored_number(v, i, style.cmap, cell, precision) for v, i in zip(row, steps, strict=True)]
-            for row, steps in zip(values.tolist(), levels(values, top).tolist(), strict=True)
-        ]
+def colored_numbers(values: Floats, shades: Floats, style: TerminalStyle, cell: int, precision: int) -> list[Line]:
+    """A number such as `.21` in each cell, on the colour of its shade; nothing for 0 itself."""
+    return [
+        [_colored_number(v, i, style.cmap, cell, precision) for v, i in zip(row, steps, strict=True)]
+        for row, steps in zip(values.tolist(), levels(shades).tolist(), strict=True)
+    ]
+
+
+def plain_numbers(values: Floats, top: float, style: TerminalStyle, cell: int, precision: int) -> list[Line]:
+    """A number in each cell, 21 for 0.21; a speck for less, nothing for 0 itself."""
     most = shifted_digits(top, precision)
     rows = ([shifted(v, precision, most).rjust(cell) for v in row] for row in values.tolist())
     zero, speck = "0".rjust(cell), style.signs.speck.rjust(cell)

@@ -8,8 +8,16 @@ from rich.segment import Segment
 
 from attnviz.arrays import Floats
 from attnviz.render.labels import distinct, elide, justify, widest
-from attnviz.render.panels import Axis, Group, Panel
-from attnviz.render.terminal_cells import blocks, half_blocks, number_cells, shades, shifted_digits
+from attnviz.render.panels import Axis, Board, Group, Panel
+from attnviz.render.terminal_cells import (
+    blocks,
+    colored_numbers,
+    half_blocks,
+    panel_shades,
+    plain_numbers,
+    shifted_digits,
+    signs,
+)
 from attnviz.render.terminal_lines import BOLD, Line, text_line
 from attnviz.render.terminal_style import TerminalStyle
 
@@ -54,26 +62,29 @@ class Part:
     """A panel, or some of its columns where a line cannot hold them all."""
 
     panel: Panel
+    shades: Floats
+    """How far along the colours each value is [row, column]."""
     first: int
     """The first of the columns."""
 
 
-def parts(group: Group, style: TerminalStyle) -> list[Part]:
-    """The panels of a group, each at most as wide as a line."""
+def parts(group: Group, board: Board, style: TerminalStyle) -> list[Part]:
+    """The panels of a group of the board, each at most as wide as a line."""
     most = style.columns - LEAST_LABEL - (1 if style.color else 2)
-    return [part for panel in group.panels for part in _parts(panel, most)]
+    return [part for panel in group.panels for part in _parts(panel, panel_shades(panel.values, board), most)]
 
 
-def _parts(panel: Panel, most: int) -> list[Part]:
+def _parts(panel: Panel, shades: Floats, most: int) -> list[Part]:
     labels = panel.columns.labels
     if len(labels) <= most:
-        return [Part(panel, 0)]
+        return [Part(panel, shades, 0)]
     found = []
     for start in range(0, len(labels), most):
         columns = replace(panel.columns, labels=labels[start : start + most])
         stop = start + len(columns.labels)
         title = f"{panel.title}, columns {start * columns.step} to {stop * columns.step - 1}"
-        found.append(Part(Panel(title, panel.values[:, start:stop], panel.rows, columns), start))
+        values = panel.values[:, start:stop]
+        found.append(Part(Panel(title, values, panel.rows, columns), shades[:, start:stop], start))
     return found
 
 
@@ -174,24 +185,27 @@ def panel_lines(part: Part, top: float, layout: Layout, style: TerminalStyle) ->
     before = 1 if layout.mode is Mode.NUMBERS or panel.rows.step > 1 else 0
     labels = row_labels(panel.rows, layout.mode, style, layout.label)
     edge = style.signs.edge if layout.mode is Mode.FINE and not style.color else ""
-    for label, cells in zip(labels, _cells(panel.values, top, layout, style), strict=True):
+    for label, cells in zip(labels, _cells(part, top, layout, style), strict=True):
         lines.append([Segment(justify(label, layout.label, before) + (edge or " ")), *cells, Segment(edge)])
     return lines
 
 
-def _cells(values: Floats, top: float, layout: Layout, style: TerminalStyle) -> list[Line]:
+def _cells(part: Part, top: float, layout: Layout, style: TerminalStyle) -> list[Line]:
     if layout.mode is Mode.FINE:
-        return fine_cells(values, top, style)
+        return fine_cells(part.shades, style)
     if layout.mode is Mode.WIDE and style.color:
-        return blocks(values, top, style, layout.cell)
-    return number_cells(values, top, style, layout.cell, digits(layout.mode, style))
+        return blocks(part.shades, style, layout.cell)
+    values, precision = part.panel.values, digits(layout.mode, style)
+    if style.color:
+        return colored_numbers(values, part.shades, style, layout.cell, precision)
+    return plain_numbers(values, top, style, layout.cell, precision)
 
 
-def fine_cells(values: Floats, top: float, style: TerminalStyle) -> list[Line]:
+def fine_cells(shades: Floats, style: TerminalStyle) -> list[Line]:
     """Cells one character wide."""
     if style.halves:
-        return half_blocks(values, top, style)
-    return blocks(values, top, style, 1) if style.color else shades(values, top, style)
+        return half_blocks(shades, style)
+    return blocks(shades, style, 1) if style.color else signs(shades, style)
 
 
 def _columns_line(part: Part, layout: Layout, style: TerminalStyle) -> str:

@@ -7,8 +7,8 @@ from rich.segment import Segment
 
 from attnviz.arrays import Floats
 from attnviz.render.labels import distinct, justify, widest
-from attnviz.render.panels import Panel
-from attnviz.render.terminal_cells import background, decimal, levels
+from attnviz.render.panels import Board, Panel
+from attnviz.render.terminal_cells import background, decimal, levels, panel_shades
 from attnviz.render.terminal_lines import Line, text_line
 from attnviz.render.terminal_style import TerminalStyle
 
@@ -16,8 +16,8 @@ _MOST_KEY = 24
 _MOST_LABEL = 12
 
 
-def table_lines(panel: Panel, top: float, style: TerminalStyle) -> list[Line]:
-    """The table of one query, in as many blocks as the width asks for, each with its row labels."""
+def table_lines(panel: Panel, board: Board, style: TerminalStyle) -> list[Line]:
+    """The table of one query of the board, in as many blocks as the width asks for, each with its row labels."""
     sign = style.signs.ellipsis
     rows = distinct([style.token(text) for text in panel.rows.labels], _MOST_LABEL, sign)
     label = widest(rows)
@@ -25,12 +25,13 @@ def table_lines(panel: Panel, top: float, style: TerminalStyle) -> list[Line]:
     texts = [style.own(text) if panel.columns.step > 1 else style.token(text) for text in panel.columns.labels]
     keys = distinct(texts, most, sign)
     widths = [min(most, max(cell_len(key), style.precision + 2)) for key in keys]
+    shades = panel_shades(panel.values, board)
     lines: list[Line] = []
     for start, stop in _spans(widths, style.columns - label):
         header = "".join(" " + justify(keys[i], widths[i], 1) for i in range(start, stop))
         lines.append(text_line(" " * label + header))
-        block = panel.values[:, start:stop]
-        cells = _cells(block, widths[start:stop], top, style)
+        block = slice(start, stop)
+        cells = _cells(panel.values[:, block], shades[:, block], widths[block], style)
         lines += [[Segment(justify(row, label, 0)), *line] for row, line in zip(rows, cells, strict=True)]
         lines.append([])
     return lines
@@ -48,8 +49,8 @@ def _spans(widths: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
         yield start, len(widths)
 
 
-def _cells(values: Floats, widths: Sequence[int], top: float, style: TerminalStyle) -> Iterator[Line]:
-    for row, steps in zip(values.tolist(), levels(values, top).tolist(), strict=True):
+def _cells(values: Floats, shades: Floats, widths: Sequence[int], style: TerminalStyle) -> Iterator[Line]:
+    for row, steps in zip(values.tolist(), levels(shades).tolist(), strict=True):
         line: Line = []
         for value, level, width in zip(row, steps, widths, strict=True):
             text = "0" if value == 0 else decimal(value, style.precision, width)

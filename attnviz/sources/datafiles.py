@@ -35,6 +35,11 @@ class StoredArray:
 
     Raises AttnvizError where the file is damaged.
     """
+    lies: Callable[[], npt.NDArray[Any]] | None = None
+    """The array as it lies in the file, mapped and not read, in its own byte order; bfloat16 as the uint16 of its bits.
+
+    None where the file has no place to map.
+    """
 
     def __str__(self) -> str:
         return f"{self.name} ({sizes(self.shape)}, {self.dtype})"
@@ -124,12 +129,18 @@ def _told(path: Path) -> Iterator[None]:
 def _open_npy(path: Path) -> ArrayFile:
     with path.open("rb") as stream:
         shape, dtype = _header(stream, path.stat().st_size)
-    return ArrayFile({"": StoredArray("", shape, dtype.name, dtype.kind, partial(_read_npy, path))}, {})
+    read, lies = partial(_read_npy, path), partial(_lies_npy, path)
+    return ArrayFile({"": StoredArray("", shape, dtype.name, dtype.kind, read, lies)}, {})
 
 
 def _read_npy(path: Path) -> npt.NDArray[Any]:
     with _told(path), path.open("rb") as stream:
         return _native(np.lib.format.read_array(stream, allow_pickle=False))
+
+
+def _lies_npy(path: Path) -> npt.NDArray[Any]:
+    with _told(path):
+        return np.lib.format.open_memmap(path, mode="r")
 
 
 _MOST_DEFLATED = 1040
@@ -138,13 +149,19 @@ _MOST_DEFLATED = 1040
 
 def _open_npz(path: Path) -> ArrayFile:
     arrays = {}
+    with path.open("rb") as file:
+        if file.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX:
+            raise ValueError("it is a single array, whose name ends in .npy")
     with zipfile.ZipFile(path) as archive:
         for info in archive.infolist():
             name = info.filename.removesuffix(".npy")
-            if info.file_size > _MOST_DEFLATED * (info.compress_size + 1):
+            if info.file_size > _MOST_DEFLATED * (min(info.compress_size, path.stat().st_size) + 1):
                 raise ValueError(f"{name} promises {info.file_size} bytes, more than its part of the file can hold")
-            with archive.open(info) as stream:
-                shape, dtype = _header(stream, info.file_size)  # type: ignore[arg-type]  # it reads, seeks and tells
+            try:
+                with archive.open(info) as stream:
+                    shape, dtype = _header(stream, info.file_size)  # type: ignore[arg-type]  # it reads and tells
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from error
             read = partial(_read_npz, path, info.filename)
             arrays[name] = StoredArray(name, shape, dtype.name, dtype.kind, read)
     return ArrayFile(arrays, {})
@@ -152,7 +169,10 @@ def _open_npz(path: Path) -> ArrayFile:
 
 def _read_npz(path: Path, member: str) -> npt.NDArray[Any]:
     with _told(path), zipfile.ZipFile(path) as archive, archive.open(member) as stream:
-        return _native(np.lib.format.read_array(stream, allow_pickle=False))
+        array = _native(np.lib.format.read_array(stream, allow_pickle=False))
+        if stream.read(1):  # the checksum is compared at the end
+            raise ValueError(f"{member} holds more than its header says")
+        return array
 
 
 def _header(stream: BinaryIO, room: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -172,7 +192,10 @@ def _header(stream: BinaryIO, room: int) -> tuple[tuple[int, ...], np.dtype[Any]
 
 
 def _native(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    return array.astype(array.dtype.newbyteorder("="), copy=False)
+    if array.dtype.isnative:
+        return array
+    turned = array.byteswap(inplace=array.flags.writeable)  # a large array has no room for a second one
+    return turned.view(array.dtype.newbyteorder("="))
 
 
 _SAFETENSORS = {
@@ -190,22 +213,36 @@ def _open_safetensors(path: Path) -> ArrayFile:
             part = file.get_slice(name)
             if (dtype := _SAFETENSORS.get(part.get_dtype())) is None:
                 raise ValueError(f"{name} is stored as {part.get_dtype()}, which is not read here")
-            read = partial(_read_safetensors, path, name, dtype)
+            read, lies = partial(_read_safetensors, path, name, dtype), partial(_lies_safetensors, path, name, dtype)
             kind = "f" if dtype == "bfloat16" else np.dtype(dtype).kind
-            arrays[name] = StoredArray(name, tuple(part.get_shape()), dtype, kind, read)
+            arrays[name] = StoredArray(name, tuple(part.get_shape()), dtype, kind, read, lies)
         return ArrayFile(arrays, file.metadata() or {})
 
 
 def _read_safetensors(path: Path, name: str, dtype: str) -> npt.NDArray[Any]:
     """One tensor of a file that the library has checked; it cannot give bfloat16 to NumPy."""
+    array = np.array(_lies_safetensors(path, name, dtype))
+    return from_bfloat16(array) if dtype == "bfloat16" else _native(array)
+
+
+def _lies_safetensors(path: Path, name: str, dtype: str) -> npt.NDArray[Any]:
     with _told(path), path.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
         about = json.loads(stream.read(length))[name]
-        first, last = about["data_offsets"]
-        stream.seek(8 + length + first)
-        content = stream.read(last - first)
-    if dtype == "bfloat16":
-        array: npt.NDArray[Any] = (np.frombuffer(content, "<u2").astype(np.uint32) << 16).view(np.float32)
-    else:
-        array = np.frombuffer(content, np.dtype(dtype).newbyteorder("<"))
-    return _native(array).reshape(about["shape"])
+    stored = np.dtype("uint16" if dtype == "bfloat16" else dtype).newbyteorder("<")
+    shape = tuple(about["shape"])
+    if 0 in shape:  # nothing can be mapped
+        return np.empty(shape, stored)
+    with _told(path):
+        return np.memmap(path, stored, "r", offset=8 + length + about["data_offsets"][0], shape=shape)
+
+
+def from_bfloat16(bits: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """The numbers whose bfloat16 bits are `bits`, uint16 of either byte order: the upper half of a float32, exactly.
+
+    >>> from_bfloat16(np.array([0x3F80, 0x3E80], np.uint16)).tolist()
+    [1.0, 0.25]
+    """
+    wide = bits.astype(np.uint32)
+    wide <<= 16
+    return wide.view(np.float32)

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,15 @@ from attnviz.sources.datafiles import StoredArray, check_there, open_arrays, rea
 SUFFIXES = (".npy", ".npz", ".safetensors", ".json", ".csv")
 
 
-def split_name(typed: str) -> tuple[Path, str | None]:
-    """The file and the array that `FILE:NAME` names; a file whose own name has a colon is that file.
+def split_name(typed: str, suffixes: Iterable[str] = SUFFIXES) -> tuple[Path, str | None]:
+    """The file with one of the suffixes, and the array, that `FILE:NAME` names.
+
+    A file whose own name has a colon is that file.
 
     >>> split_name("masks.npz:causal")[1]
     'causal'
     """
-    suffixes = "|".join(map(re.escape, SUFFIXES))
-    match = re.fullmatch(f"(.*?(?:{suffixes})):(.*)", typed, re.DOTALL | re.IGNORECASE)
+    match = re.fullmatch(f"(.*?(?:{'|'.join(map(re.escape, suffixes))})):(.*)", typed, re.DOTALL | re.IGNORECASE)
     if match is None or kind_at(Path(typed)) != "nothing":
         return Path(typed), None
     return Path(match[1]), match[2]

@@ -1,98 +1,204 @@
-"""Attention that was saved: reading back what records write."""
+"""Attention that was saved: by attnviz, or by anyone as an array."""
 
-import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
-from attnviz.arrays import quiet
+from attnviz._version import __version__
+from attnviz.attention import EVERYTHING, Rule
 from attnviz.errors import AttnvizError, RequestError
 from attnviz.files import kind_at
-from attnviz.maps import AttentionRecord
+from attnviz.maps import AttentionMap, AttentionRecord, Kind, Provenance
 from attnviz.schema import from_fields
+from attnviz.sources.datafiles import sha256_of
+from attnviz.sources.saved_axes import layers_of
+from attnviz.sources.saved_contents import RECORD_ARRAYS, WHAT, Contents, SavedArray, read_contents
+from attnviz.sources.token_files import TokenSources, read_token_file
+from attnviz.tokens import Tokens
 
-ARRAYS = ("weights", "output")
+RECORD_SUFFIXES = (".npz", ".json", ".jsonl", ".csv", ".safetensors")
+KNOWN_NAMES = ("attention", "attentions", "weights")
+"""What people call the weights: chosen before arrays of other names."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """Attention from a file: a model and its text at once."""
+
+    name: str
+    """The name of the file, without its folder."""
+    held: tuple[AttentionMap, ...]
+    """One for each layer that the file holds."""
+    provenance: Provenance
+    notes: tuple[str, ...]
+    """What was taken for granted, and what a record says of itself."""
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The numbers of the layers held: 0 onwards, but for records of chosen layers."""
+        return tuple(one.layer for one in self.held)
+
+    @property
+    def n_layers(self) -> int:
+        """One more than the highest number of a layer."""
+        return max(self.layers) + 1
+
+    @property
+    def n_heads(self) -> int:
+        """One more than the highest number of a head, 1 at least."""
+        return max((head + 1 for one in self.held for head in one.heads if head != "single"), default=1)
+
+    @property
+    def gives_output(self) -> bool:
+        """Whether the attention output was saved with the weights."""
+        return all(one.output is not None for one in self.held)
+
+    @property
+    def tokens(self) -> Tokens:
+        """The tokens that attend."""
+        return self.held[0].query
+
+    @property
+    def key_tokens(self) -> Tokens:
+        """The tokens attended to; in self-attention the very same object as `tokens`."""
+        return self.held[0].key
+
+    def maps(
+        self, layers: Collection[int], *, rule: Rule = EVERYTHING, single: bool = False, output: bool = False
+    ) -> Iterator[AttentionMap]:
+        """The maps of `layers`, in order; their rows are read from the file when they are asked for.
+
+        Raises:
+            RequestError: a layer is not held, the output was not saved, or projections would be needed, as for a
+                rule of what may be attended and for the full-width head.
+        """
+        if single or rule.causal or rule.window is not None or rule.keys is not None or rule.mask is not None:
+            option = "--single" if single else "--causal, --window or --mask"
+            raise RequestError(
+                f"{self.name} holds weights, and {option} needs projections: use a model or --embeddings"
+            )
+        if output and not self.gives_output:
+            raise RequestError(f"{self.name} holds no attention output: leave out --with-output")
+        for layer in layers:
+            if layer not in self.layers:
+                there = ",".join(map(str, self.layers))
+                raise RequestError(f"{self.name} does not hold layer {layer}: choose from --layer {there}")
+        wanted = [one for one in self.held if one.layer in layers]
+        return iter(wanted if output else [replace(one, output=None) for one in wanted])
+
+
+def open_saved(
+    path: Path,
+    *,
+    array: str | None = None,
+    tokens: Path | None = None,
+    key_tokens: Path | None = None,
+    batch: int | None = None,
+) -> Saved:
+    """The attention in a file: a record of attnviz, or an array of weights with 2 to 5 axes.
+
+    Args:
+        path: a file with one of the suffixes of `READERS`.
+        array: which array, where the file names several.
+        tokens, key_tokens: files with the tokens of the queries and of the keys; those in the file itself, or
+            numbers, unless given.
+        batch: which entry, where the array has a batch axis.
+
+    Raises:
+        RequestError: a file or array is not there, or is none of weights; the tokens do not fit it.
+        AttnvizError: a file is damaged, or cannot be read here.
+    """
+    contents, file = read_contents(path), f"{WHAT} {path}"
+    given, for_keys = (None if one is None else read_token_file(one) for one in (tokens, key_tokens))
+    sources = TokenSources(given, for_keys, contents.fields, file)
+    if contents.is_record:
+        if batch is not None or array not in (None, "weights"):
+            raise RequestError(
+                f"{file} is a record of attnviz: leave out {'--batch' if array is None else f':{array}'}"
+            )
+        return _of_record(contents, path, sources)
+    chosen, notes = _chosen(contents.arrays, array, path)
+    suffix = f":{chosen.name}" if chosen.name else ""
+    layers, inferred = layers_of(chosen, batch, f"{file}{suffix}")
+    if inferred is not None:
+        notes = (*notes, f"{path.name}{suffix} is {inferred}")
+    query, key = sources.resolve(*layers[0].shape[1:])
+    provenance: Provenance = {
+        "attnviz": __version__, "source": "saved", "model": path.name, "sha256": sha256_of(path),
+        "array": chosen.name, "shape": list(chosen.shape), "stored_dtype": chosen.dtype,
+        "backend": "numpy", "device": "cpu", "dtype": layers[0].rows(0, 0).dtype.name, "text": "",
+    }  # fmt: skip
+    kind: Kind = "self" if key is query else "cross"
+    maps = (
+        AttentionMap(f"layer.{i}", i, tuple(range(weights.shape[0])), weights, query, key, kind=kind)
+        for i, weights in enumerate(layers)
+    )
+    return Saved(path.name, tuple(maps), provenance, notes)
+
+
+def _of_record(contents: Contents, path: Path, sources: TokenSources) -> Saved:
+    """A record with its own provenance, and in which file it was; tokens that were given take the place of its own."""
+    record = _record(contents, path)
+    provenance = {**record.provenance, "saved_in": path.name, "saved_sha256": sha256_of(path)}
+    query, key = record.maps[0].query, record.maps[0].key
+    if sources.given is not None or sources.for_keys is not None:
+        pairs = zip(sources.resolve(len(query), len(key)), (query, key), strict=True)
+        query, key = (old if new.pieces == old.pieces else new for new, old in pairs)
+    key = query if key == query else key
+    maps = tuple(replace(one, query=query, key=key) for one in record.maps)
+    return Saved(path.name, maps, provenance, record.notes)
+
+
+def _record(contents: Contents, path: Path) -> AttentionRecord:
+    try:
+        arrays = {name: np.asarray(one.read()) for name, one in contents.arrays.items() if name in RECORD_ARRAYS}
+        return from_fields(contents.fields, arrays)
+    except AttnvizError as error:
+        raise AttnvizError(f"{path} is no record of attnviz: {error}") from error
+
+
+def _chosen(arrays: Mapping[str, SavedArray], name: str | None, path: Path) -> tuple[SavedArray, tuple[str, ...]]:
+    """The array of that name, or the one that must be meant, with a note on what else could be."""
+    if name is not None and name in arrays:
+        return arrays[name], ()
+    if name is not None and "" in arrays:
+        raise RequestError(f"{WHAT} {path} holds one array, which has no name: leave out :{name}")
+    if not arrays:
+        raise RequestError(f"{WHAT} {path} holds no arrays" + ("" if name is None else f", and so no {name!r}"))
+    there = ", ".join(map(str, arrays.values()))
+    option = f"--attention {path}:"
+    if name is not None:
+        raise RequestError(f"{WHAT} {path} holds no {name!r}, but {there}: choose with {option}{next(iter(arrays))}")
+    if len(arrays) == 1:
+        return next(iter(arrays.values())), ()
+    known = [one for one in arrays.values() if one.name in KNOWN_NAMES]
+    if len(known) != 1:
+        raise RequestError(f"{WHAT} {path} holds {there}: choose one with {option}{next(iter(arrays))}")
+    others = ", ".join(str(one) for one in arrays.values() if one is not known[0])
+    return known[0], (f"{known[0].name} is shown; {path.name} also holds {others}",)
 
 
 def load(path: str | PathLike[str]) -> AttentionRecord:
-    """The record saved at `path`, an npz or a json file.
+    """The record saved at `path`: an npz, json, jsonl, safetensors or csv file that attnviz wrote.
+
+    A csv holds the shown texts of tokens and no provenance, and these are what comes back.
 
     Raises:
         RequestError: there is no such file, or its suffix is not one that can be read.
         AttnvizError: it is damaged, or no record of attnviz.
     """
     file = Path(path)
-    readers = {".npz": _read_npz, ".json": _read_json}
-    reader = readers.get(file.suffix.lower())
-    if reader is None:
-        raise RequestError(f"{file} cannot be read by its suffix {file.suffix!r}: {' or '.join(readers)}")
+    if file.suffix.lower() not in RECORD_SUFFIXES:
+        suffixes = " or ".join([", ".join(RECORD_SUFFIXES[:-1]), RECORD_SUFFIXES[-1]])
+        raise RequestError(f"{file} cannot be read by its suffix {file.suffix!r}: {suffixes}")
     if (kind := kind_at(file)) in ("nothing", "folder"):
         what = "does not exist" if kind == "nothing" else "is a folder"
-        raise RequestError(f"{file} {what}: name a saved npz or json file")
+        raise RequestError(f"{file} {what}: name a saved record")
     try:
-        plain, arrays = reader(file)
-        return from_fields(plain, arrays)
+        contents = read_contents(file)
     except AttnvizError as error:
         raise AttnvizError(f"{file} is no record of attnviz: {error}") from error
-    except RecursionError:
-        raise AttnvizError(f"{file} is no record of attnviz: it is nested too deeply") from None
-
-
-Parts = tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]
-
-
-def _read_npz(file: Path) -> Parts:
-    try:
-        loaded = _members(file)
-    except Exception as error:  # (a damaged archive raises what zipfile, zlib, struct, ast or NumPy come upon)
-        why = "objects are never loaded" if "pickle" in str(error) else error  # no advice to load them all the same
-        raise AttnvizError(f"the archive is damaged or holds objects ({why})") from error
-    arrays = {name: loaded.pop(name) for name in ARRAYS if name in loaded}
-    return {name: _plain(array) for name, array in loaded.items()}, arrays
-
-
-def _members(file: Path) -> dict[str, npt.NDArray[Any]]:
-    with file.open("rb") as stream:  # NumPy leaves open what it cannot read
-        archive = np.load(stream, allow_pickle=False)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise TypeError("it is a single array")
-        with archive:
-            return {name: archive[name] for name in archive.files}
-
-
-def _plain(array: npt.NDArray[Any]) -> Any:
-    value = array.tolist()
-    if array.ndim or not isinstance(value, str) or not value.startswith(("{", "[")):
-        return value
-    try:
-        return json.loads(value)
-    except ValueError as error:
-        raise AttnvizError(f"it holds text that is not JSON ({error})") from error
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _read_json(file: Path) -> Parts:
-    try:
-        loaded = json.loads(file.read_text(encoding="utf-8"), parse_constant=_no_constant)
-    except (ValueError, OSError) as error:
-        raise AttnvizError(f"it is not strict JSON ({error})") from error
-    if not isinstance(loaded, dict):
-        raise AttnvizError("it holds no JSON object")
-    dtype = np.float64 if loaded.get("dtype") == "float64" else np.float32
-    arrays = {name: _floats(name, loaded.pop(name), dtype) for name in ARRAYS if name in loaded}
-    return loaded, arrays
-
-
-def _floats(name: str, nested: Any, dtype: type[np.floating[Any]]) -> npt.NDArray[Any]:
-    """The nested lists as an array; null is NaN."""
-    try:
-        with quiet(np):  # what is too large for float32 is infinite
-            return np.array(nested, dtype)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise AttnvizError(f"{name} is no array of numbers ({error})") from error
+    return _record(contents, file)
