@@ -13,6 +13,8 @@ from attnviz.lazy import function
 
 if TYPE_CHECKING:
     from attnviz.api import attend
+    from attnviz.attention import Rule
+    from attnviz.backend import placing
     from attnviz.errors import AttnvizError, RequestError
     from attnviz.maps import AttentionMap, AttentionRecord
     from attnviz.sources.saved import load
@@ -23,10 +25,12 @@ __all__ = [
     "AttentionRecord",
     "AttnvizError",
     "RequestError",
+    "Rule",
     "Tokens",
     "__version__",
     "attend",
     "load",
+    "placing",
 ]
 
 _HOMES = {
@@ -34,9 +38,11 @@ _HOMES = {
     "AttentionRecord": "attnviz.maps",
     "AttnvizError": "attnviz.errors",
     "RequestError": "attnviz.errors",
+    "Rule": "attnviz.attention",
     "Tokens": "attnviz.tokens",
     "attend": "attnviz.api",
     "load": "attnviz.sources.saved",
+    "placing": "attnviz.backend",
 }
 
 

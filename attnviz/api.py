@@ -1,15 +1,22 @@
 """The library's front door: a text in, its attention out; a record into a file."""
 
 from collections.abc import Collection
+from hashlib import sha256
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from attnviz.arrays import to_numpy
+from attnviz.attention import EVERYTHING, Rule
+from attnviz.backend import NUMPY, Placing
 from attnviz.collect import HeatmapCollector, RecordCollector, collect
 from attnviz.errors import AttnvizError
+from attnviz.faults import RowFaults
 from attnviz.files import check_output, whole_file
 from attnviz.lazy import function
-from attnviz.maps import AttentionRecord
+from attnviz.maps import AttentionRecord, Provenance
 from attnviz.render import PICTURE_TILES, format_of
 from attnviz.render.panels import Board, Look, caption_of, describe, heads_board
 from attnviz.select import Selection, without_special
@@ -26,6 +33,8 @@ def attend(
     hide_special: bool = False,
     truncate: bool = False,
     with_output: bool = False,
+    rule: Rule = EVERYTHING,
+    placing: Placing = NUMPY,
     **scratch: Any,
 ) -> AttentionRecord:
     """The attention of every head of `model` on `text`.
@@ -38,29 +47,47 @@ def attend(
         hide_special: leave out tokens that the tokenizer added; rows then sum to less than 1.
         truncate: keep the first tokens of a text that is too long for the model, instead of refusing it.
         with_output: also each layer's attention output; the scratch model's is always there.
+        rule: what may be attended in every layer, over and above the model's own rule: `Rule(causal=True)`.
+        placing: where the maths runs: `placing("torch", "cuda")`.
         scratch: `n_heads`, `d_model`, `seed`, `positions`, `scale`, `shared_projections`, for the scratch model.
 
     Returns:
         A record with `weights` [layer, head, query, key] in 0..1.
 
     Raises:
-        RequestError: the text, the model or a layer or head is not there.
+        RequestError: the text, the model or a layer or head is not there, or the rule does not fit the text.
         AttnvizError: the model is damaged.
 
     >>> attend("a b", model="scratch", n_heads=2, d_model=4).weights.shape
     (1, 2, 2, 2)
+    >>> attend("a b", model="scratch", rule=Rule(causal=True)).weights[0, :, 0].tolist()
+    [[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]
     """
-    opened = open_model(model, scratch)
+    opened = open_model(model, scratch, placing)
     prepared = opened.prepare(text, truncate=truncate)
-    selection = Selection.of(layers, heads, opened.n_layers, opened.n_heads)
+    selection = Selection.of(layers, heads, range(opened.n_layers), range(opened.n_heads))
     chosen = selection.layers_or(range(opened.n_layers))
     maps = (
         selection.heads_of(one)
-        for one in prepared.maps(chosen, single=single, output=with_output or opened.gives_output)
+        for one in prepared.maps(chosen, rule=rule, single=single, output=with_output or opened.gives_output)
     )
-    collector = RecordCollector()
-    collect((without_special(one) for one in maps) if hide_special else maps, [collector])
-    return collector.result({**opened.provenance, "text": text}, prepared.notes)
+    collector, faults = RecordCollector(), RowFaults()
+    collect((without_special(one) for one in maps) if hide_special else maps, [collector, faults])
+    provenance = {**opened.provenance, **_said_of(rule), "text": text}
+    return collector.result(provenance, (*prepared.notes, *faults.notes()))
+
+
+def _said_of(rule: Rule) -> Provenance:
+    """What may be attended, as it goes into the provenance; arrays by their hash."""
+    said: dict[str, bool | int | str] = {}
+    if rule.causal:
+        said["causal"] = True
+    if rule.window is not None:
+        said["window"] = rule.window
+    for name, array in (("padding_sha256", rule.keys), ("mask_sha256", rule.mask)):
+        if array is not None:
+            said[name] = sha256(np.ascontiguousarray(to_numpy(array)).tobytes()).hexdigest()
+    return said
 
 
 def save(record: AttentionRecord, path: str | PathLike[str]) -> None:

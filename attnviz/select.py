@@ -1,7 +1,7 @@
 """Which layers, heads and tokens to keep."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from attnviz.errors import RequestError
@@ -21,29 +21,41 @@ class Selection:
     """(layer, head), the layer None where the head was asked for in every layer; None where nothing was said."""
 
     @classmethod
-    def parse(cls, layer: str | None, head: str | None, n_layers: int, n_heads: int) -> "Selection":
+    def parse(
+        cls, layer: str | None, head: str | None, layers_there: Sequence[int], heads_there: Sequence[int]
+    ) -> "Selection":
         """From what is typed: `0,3-5`, `all` or `-1` for layers; for heads also `5.3`, head 3 of layer 5.
+
+        Args:
+            layer, head: what is typed; None where nothing is.
+            layers_there, heads_there: the numbers that there are, in ascending order; -1 is the last of them.
 
         Raises:
             RequestError: it is no such list, or a layer or head that is not there.
 
-        >>> Selection.parse("0,2-3", "1", 6, 12).layers, Selection.parse(None, "5.3", 6, 12).layers
-        ((0, 2, 3), (5,))
+        >>> Selection.parse("0,2-3", "1", range(6), range(12)).layers
+        (0, 2, 3)
+        >>> Selection.parse(None, "5.3", range(6), range(12)).layers, Selection.parse("all", None, [2, 5], [0]).layers
+        ((5,), (2, 5))
         """
-        layers = None if layer is None else _numbers(layer, n_layers, "layer")
+        layers = None if layer is None else _numbers(layer, layers_there, "layer")
         if head is None:
             return cls(layers, None)
         heads: set[tuple[int | None, int]] = set()
         for part in head.split(","):
             dotted = re.fullmatch(r"\s*(-?\d+)\.(.+)", part)
-            inside = _numbers(dotted[1], n_layers, "layer") if dotted else (None,)
-            numbers = _numbers(dotted[2] if dotted else part, n_heads, "head")
+            inside = _numbers(dotted[1], layers_there, "layer") if dotted else (None,)
+            numbers = _numbers(dotted[2] if dotted else part, heads_there, "head")
             heads.update((one, number) for one in inside for number in numbers)
         return cls(_with_heads(layers, heads), frozenset(heads))
 
     @classmethod
     def of(
-        cls, layers: Collection[int] | None, heads: Collection[int] | None, n_layers: int, n_heads: int
+        cls,
+        layers: Collection[int] | None,
+        heads: Collection[int] | None,
+        layers_there: Sequence[int],
+        heads_there: Sequence[int],
     ) -> "Selection":
         """From numbers.
 
@@ -51,7 +63,7 @@ class Selection:
             RequestError: a layer or head is not there.
         """
         layer, head = (None if some is None else ",".join(map(str, some)) for some in (layers, heads))
-        return cls.parse(layer, head, n_layers, n_heads)
+        return cls.parse(layer, head, layers_there, heads_there)
 
     def layers_or(self, default: Iterable[int]) -> tuple[int, ...]:
         """The layers asked for, or `default` where none were, with those of which single heads were asked for."""
@@ -85,32 +97,44 @@ def _with_heads(layers: tuple[int, ...] | None, heads: Collection[tuple[int | No
     return layers if everywhere else tuple(named)
 
 
-def _numbers(spec: str, size: int, what: str) -> tuple[int, ...]:
-    """The numbers below `size` that `spec` lists, in ascending order."""
+def _numbers(spec: str, there: Sequence[int], what: str) -> tuple[int, ...]:
+    """Those of the numbers `there` that `spec` lists, in ascending order."""
     chosen: set[int] = set()
     for part in spec.split(","):
         text = part.strip()
         if text == ALL:
-            chosen.update(range(size))
+            chosen.update(there)
             continue
         match = re.fullmatch(r"(-?\d+)(?:-(\d+))?", text)
         if not match:
             raise RequestError(f"--{what} {spec!r} is no list of {what}s: type numbers such as 0,3-5, -1 or {ALL}")
-        first = _index(match[1], size, what)
-        last = _index(match[2], size, what) if match[2] else first
+        first = _number(match[1], there, what)
+        last = _number(match[2], there, what) if match[2] else first
         if last < first:
             raise RequestError(f"--{what} {text!r} runs backwards: type {last}-{first}")
-        chosen.update(range(first, last + 1))
+        chosen.update(number for number in there if first <= number <= last)
     return tuple(sorted(chosen))
 
 
-def _index(digits: str, size: int, what: str) -> int:
-    """The number that is typed, counted from the end where it is negative."""
-    if len(digits) > _MOST_DIGITS or not -size <= int(digits) < size:
+def _number(digits: str, there: Sequence[int], what: str) -> int:
+    """The number that is typed, counted from the end of those `there` where it is negative."""
+    number = int(digits) if len(digits) <= _MOST_DIGITS else None
+    if number is not None and -len(there) <= number < 0:
+        return there[number]
+    if number is None or number not in there:
         shown = digits if len(digits) <= _MOST_DIGITS else f"{digits[:_MOST_DIGITS]}…"
-        there = "only 0" if size == 1 else f"0 to {size - 1}"
-        raise RequestError(f"no {what} {shown}: {what}s are counted from 0, here {there}")
-    return int(digits) % size
+        raise RequestError(f"no {what} {shown}: {what}s are counted from 0, here {_listed(there)}")
+    return number
+
+
+def _listed(there: Sequence[int]) -> str:
+    """The numbers that there are, in words."""
+    if not there:
+        return "none"
+    if len(there) == 1:
+        return f"only {there[0]}"
+    gapless = there[-1] - there[0] == len(there) - 1
+    return f"{there[0]} to {there[-1]}" if gapless else ", ".join(map(str, there))
 
 
 def without_special(one: AttentionMap) -> AttentionMap:

@@ -65,7 +65,7 @@ def test_axes_are_inferred_and_said(
 ) -> None:
     array = weights_of(*shape)
     saved = open_saved(write(tmp_path / "a.npy", array))
-    assert (saved.n_layers, saved.n_heads, saved.layers) == (n_layers, n_heads, tuple(range(n_layers)))
+    assert (saved.layers, saved.heads) == (tuple(range(n_layers)), tuple(range(n_heads)))
     assert saved.notes == (() if read_as is None else (f"a.npy is read as {read_as}",))
     assert np.array_equal(all_rows(saved), array.reshape(n_layers, n_heads, 3, 4))
 
@@ -194,7 +194,7 @@ def test_a_file_and_a_name_are_told_apart(tmp_path: Path) -> None:
 def test_a_saved_array_is_a_source(tmp_path: Path) -> None:
     array = weights_of(3, 2, 4, 4)
     saved = open_saved(write(tmp_path / "a.npz", array))
-    assert (saved.name, saved.n_layers, saved.n_heads, saved.gives_output) == ("a.npz", 3, 2, False)
+    assert (saved.name, saved.layers, saved.heads, saved.gives_output) == ("a.npz", (0, 1, 2), (0, 1), False)
     assert saved.tokens is saved.key_tokens
     assert saved.tokens.text == ("0", "1", "2", "3")
     maps = list(saved.maps([2, 0]))
@@ -403,7 +403,7 @@ def record() -> AttentionRecord:
 def test_a_record_is_attention(tmp_path: Path, record: AttentionRecord, suffix: str) -> None:
     record.save(tmp_path / f"a{suffix}")
     saved = open_saved(tmp_path / f"a{suffix}")
-    assert (saved.layers, saved.n_layers, saved.n_heads) == ((1, 4), 5, 4)
+    assert (saved.layers, saved.heads) == ((1, 4), (2, 3))
     maps = list(saved.maps([4]))
     assert [(one.layer, one.heads) for one in maps] == [(4, (2, 3))]
     assert np.array_equal(all_rows(saved), record.weights)
@@ -463,7 +463,7 @@ def test_a_record_has_no_batch_and_one_array_of_weights(tmp_path: Path) -> None:
     attend("a b", model="scratch").save(tmp_path / "a.npz")
     assert "is a record of attnviz: leave out --batch" in refused(RequestError, tmp_path / "a.npz", batch=0)
     assert "leave out :output" in refused(RequestError, tmp_path / "a.npz", array="output")
-    assert open_saved(tmp_path / "a.npz", array="weights").n_layers == 1
+    assert open_saved(tmp_path / "a.npz", array="weights").layers == (0,)
 
 
 def test_several_records_are_not_chosen_between(tmp_path: Path) -> None:

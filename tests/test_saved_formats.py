@@ -404,7 +404,7 @@ LAYERS = tuple(torch.from_numpy(weights_of(1, 2, 4, 4, seed=seed)).float() for s
 def test_the_attentions_of_transformers(tmp_path: Path, legacy: bool) -> None:
     torch.save(LAYERS, tmp_path / "a.pt", _use_new_zipfile_serialization=not legacy)
     saved = open_saved(tmp_path / "a.pt")
-    assert (saved.n_layers, saved.n_heads) == (3, 2)
+    assert (saved.layers, saved.heads) == ((0, 1, 2), (0, 1))
     assert np.array_equal(all_rows(saved), torch.cat(LAYERS).numpy())
     assert saved.notes == (
         "a.pt is read as layer, batch, head, query, key: 3 × 1 × 2 × 4 × 4; the batch of 1 is left out",
@@ -416,7 +416,7 @@ def test_a_list_has_one_tensor_for_each_layer(tmp_path: Path) -> None:
     assert np.array_equal(all_rows(open_saved(tmp_path / "a.pth")), torch.cat(LAYERS).numpy())
     torch.save([layer[0, 1] for layer in LAYERS], tmp_path / "b.pth")
     saved = open_saved(tmp_path / "b.pth")
-    assert (saved.n_layers, saved.n_heads) == (3, 1)
+    assert (saved.layers, saved.heads) == ((0, 1, 2), (0,))
     assert saved.notes == ("b.pth is read as layer, query, key: 3 × 4 × 4",)
     torch.save([layer[:, 1].repeat(2, 1, 1) for layer in LAYERS], tmp_path / "c.pth")
     assert np.array_equal(all_rows(open_saved(tmp_path / "c.pth", batch=1)), all_rows(saved))
@@ -431,7 +431,7 @@ def test_what_a_dict_holds_is_chosen_by_name(tmp_path: Path) -> None:
     message = refused(tmp_path / "a.pt", RequestError)
     assert "encoder_attentions (3 × 1 × 2 × 4 × 4, float32), cross_attentions (2 × 1 × 2 × 4 × 4, float32)" in message
     saved = open_saved(tmp_path / "a.pt", array="cross_attentions")
-    assert (saved.n_layers, saved.tokens.text) == (2, ("a", "b", "c", "d"))
+    assert (saved.layers, saved.tokens.text) == ((0, 1), ("a", "b", "c", "d"))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ N_LAYERS, N_HEADS = 6, 12
 
 
 def parse(layer: str | None = None, head: str | None = None) -> Selection:
-    return Selection.parse(layer, head, N_LAYERS, N_HEADS)
+    return Selection.parse(layer, head, range(N_LAYERS), range(N_HEADS))
 
 
 def a_map(layer: int = 0, heads: tuple[Head, ...] = tuple(range(N_HEADS))) -> AttentionMap:
@@ -52,6 +52,18 @@ def test_layers(typed: str, layers: tuple[int, ...] | None) -> None:
             parse(typed)
     else:
         assert parse(typed).layers == layers
+
+
+def test_only_what_is_there_is_counted() -> None:
+    there = [2, 5, 6, 9]
+    for typed, layers in {"all": (2, 5, 6, 9), "-1": (9,), "-4": (2,), "5-9": (5, 6, 9), "2,6": (2, 6)}.items():
+        assert Selection.parse(typed, None, there, [1, 3]).layers == layers
+    assert Selection.parse(None, "9.3,5.-2", there, [1, 3]) == Selection((5, 9), frozenset({(9, 3), (5, 1)}))
+    for typed in ("0", "3", "-5", "3-6"):
+        with pytest.raises(RequestError, match="layers are counted from 0, here 2, 5, 6, 9"):
+            Selection.parse(typed, None, there, [1])
+    with pytest.raises(RequestError, match="no head 0: heads are counted from 0, here only 3"):
+        Selection.parse(None, "0", there, [3])
 
 
 def test_nothing_said_leaves_the_choice_open() -> None:
@@ -160,21 +172,21 @@ def test_a_head_of_a_layer_that_is_left_out_is_refused() -> None:
 
 
 def test_a_model_of_one_layer_and_head_has_its_numbers() -> None:
-    assert Selection.parse("-1", "0.0", 1, 1) == Selection((0,), frozenset({(0, 0)}))
+    assert Selection.parse("-1", "0.0", range(1), range(1)) == Selection((0,), frozenset({(0, 0)}))
     with pytest.raises(RequestError, match="no layer 1: layers are counted from 0, here only 0"):
-        Selection.parse("1", None, 1, 1)
+        Selection.parse("1", None, range(1), range(1))
 
 
 def test_numbers_are_selected_as_they_are_typed() -> None:
-    assert Selection.of([0, -1], [3], N_LAYERS, N_HEADS) == parse("0,-1", "3")
-    assert Selection.of(None, None, N_LAYERS, N_HEADS) == parse()
-    assert Selection.of(range(2, 4), {1}, N_LAYERS, N_HEADS) == parse("2-3", "1")
+    assert Selection.of([0, -1], [3], range(N_LAYERS), range(N_HEADS)) == parse("0,-1", "3")
+    assert Selection.of(None, None, range(N_LAYERS), range(N_HEADS)) == parse()
+    assert Selection.of(range(2, 4), {1}, range(N_LAYERS), range(N_HEADS)) == parse("2-3", "1")
 
 
 @pytest.mark.parametrize(("layers", "heads"), [([6], None), (None, [12]), ([], None), (None, [])])
 def test_numbers_that_are_not_there_are_refused(layers: list[int] | None, heads: list[int] | None) -> None:
     with pytest.raises(RequestError):
-        Selection.of(layers, heads, N_LAYERS, N_HEADS)
+        Selection.of(layers, heads, range(N_LAYERS), range(N_HEADS))
 
 
 def test_layers_of_single_heads_go_with_the_layers_shown_anyway() -> None:

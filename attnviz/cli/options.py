@@ -1,92 +1,174 @@
-"""Options that mean the same in every command."""
+"""Options that mean the same in every command, in groups that a command takes whole."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 import typer
 
+from attnviz.backend import BACKENDS, DEVICES, NUMPY_NAME
 from attnviz.render import FORMATS
 from attnviz.render.colors import DEFAULT_COLORMAP, NAMES
-from attnviz.sources.registry import NAMED
+from attnviz.render.panels import Look
+from attnviz.render.scale import DEFAULT_SCALE, SCALES
+from attnviz.sources.registry import DEFAULT_MODEL, NAMED
 
 OutputFormat = StrEnum("OutputFormat", {name: name for name in ("terminal", *FORMATS)})  # type: ignore[misc]
 ColorMap = StrEnum("ColorMap", {name: name for name in NAMES})  # type: ignore[misc]
-DEFAULT_CMAP = ColorMap(DEFAULT_COLORMAP)
+ColorScale = StrEnum("ColorScale", {name: name for name in SCALES})  # type: ignore[misc]
+Backend = StrEnum("Backend", {name: name for name in BACKENDS})  # type: ignore[misc]
+Dtype = StrEnum("Dtype", {name: name for names in BACKENDS.values() for name in names})  # type: ignore[misc]
 
-Text: TypeAlias = Annotated[
-    str | None,
-    typer.Argument(show_default=False, help="The text; - reads standard input, one sentence a line."),
-]
-File: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "-f", "--file", show_default=False, readable=False, help="Take the text from this file, as one input."
-    ),
-]
-Model: TypeAlias = Annotated[str, typer.Option(help=f"{' or '.join(NAMED)}, or the folder of a BERT checkpoint.")]
-Layer: TypeAlias = Annotated[
-    str | None,
-    typer.Option(show_default=False, help="Layers, from 0: 0,3-5 or -1 or all. Unsaid: 0, in json and npz all."),
-]
-Heads: TypeAlias = Annotated[
-    str | None, typer.Option(show_default=False, help="Heads, from 0: 0,3-5 or 5.3, which is head 3 of layer 5.")
-]
-Query: TypeAlias = Annotated[
-    str | None,
-    typer.Option(show_default=False, help="Only the rows of this token, all its repeats, or of this position."),
-]
-HideSpecial: TypeAlias = Annotated[
-    bool, typer.Option("--hide-special", help="Leave out [CLS], [SEP] and the like, and say what they took.")
-]
-Single: TypeAlias = Annotated[
-    bool, typer.Option("--single", help="Also one full-width head from the same projections, first.")
-]
-Truncate: TypeAlias = Annotated[
-    bool, typer.Option("--truncate", help="Keep the first tokens of a text too long for the model.")
-]
-WithOutput: TypeAlias = Annotated[
-    bool, typer.Option("--with-output", help="Put each layer's attention output into json and npz too.")
-]
+_NUMPY, _COLORS, _LINEAR = Backend(NUMPY_NAME), ColorMap(DEFAULT_COLORMAP), ColorScale(DEFAULT_SCALE)
 
-NHeads: TypeAlias = Annotated[
-    int | None, typer.Option(min=1, show_default="4", help="Scratch model: heads; must divide --d-model.")
-]
-DModel: TypeAlias = Annotated[
-    int | None, typer.Option(min=1, show_default="32", help="Scratch model: width of the embeddings.")
-]
-Seed: TypeAlias = Annotated[
-    int | None,
-    typer.Option(min=0, show_default="0", help="Scratch model: embeddings and projections are drawn from it."),
-]
-NoPositions: TypeAlias = Annotated[
-    bool, typer.Option("--no-positions", help="Scratch model: add no positional encoding.")
-]
-NoScale: TypeAlias = Annotated[
-    bool, typer.Option("--no-scale", help="Scratch model: do not divide the scores by sqrt(d_head).")
-]
-SharedProjections: TypeAlias = Annotated[
-    bool, typer.Option("--shared-projections", help="Scratch model: every head uses the first head's projections.")
-]
 
-Out: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "-o",
-        "--output",
-        show_default=False,
-        help=f"Write to this file ({', '.join(FORMATS)}), again for more; - is stdout.",
-    ),
-]
-Format: TypeAlias = Annotated[
-    OutputFormat | None,
-    typer.Option(
-        "--format", show_default="terminal", help="The format of stdout, or of a file without a known suffix."
-    ),
-]
-Cmap: TypeAlias = Annotated[ColorMap, typer.Option(help="Colours of the heatmaps.")]
-Precision: TypeAlias = Annotated[int, typer.Option(min=1, max=9, help="Digits after the point, in text.")]
-Width: TypeAlias = Annotated[
-    int | None,
-    typer.Option(min=20, show_default="the terminal's, else 80", help="Cells a line, in text."),
-]
+@dataclass(frozen=True)
+class InputOptions:
+    """Whose attention, on what, and where the maths runs."""
+
+    text: Annotated[
+        str | None,
+        typer.Argument(show_default=False, help="The text; - reads standard input, one sentence a line."),
+    ] = None
+    file: Annotated[
+        Path | None,
+        typer.Option("-f", "--file", show_default=False, readable=False, help="Take the text from this file, as one."),
+    ] = None
+    model: Annotated[
+        str | None,
+        typer.Option(show_default=DEFAULT_MODEL, help=f"{' or '.join(NAMED)}, or the folder of a BERT checkpoint."),
+    ] = None
+    attention: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE[:NAME]", show_default=False, help="Show saved attention instead of running a model."
+        ),
+    ] = None
+    tokens: Annotated[
+        Path | None,
+        typer.Option(show_default=False, help="Saved attention: its tokens, one a line or a list in json."),
+    ] = None
+    key_tokens: Annotated[
+        Path | None,
+        typer.Option(show_default=False, help="Saved attention: the keys' tokens, where they are others."),
+    ] = None
+    batch: Annotated[
+        int | None,
+        typer.Option(min=0, show_default=False, help="Saved attention: which entry of its batch, from 0."),
+    ] = None
+    embeddings: Annotated[
+        Path | None,
+        typer.Option(show_default=False, help="Run on own token vectors, with the projections in the file if it has."),
+    ] = None
+    truncate: Annotated[
+        bool, typer.Option("--truncate", help="Keep the first tokens of a text too long for the model.")
+    ] = False
+    n_heads: Annotated[
+        int | None,
+        typer.Option(min=1, show_default="4", help="Scratch model, embeddings: heads; must divide the width."),
+    ] = None
+    d_model: Annotated[
+        int | None, typer.Option(min=1, show_default="32", help="Scratch model: width of the embeddings.")
+    ] = None
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, show_default="0", help="Scratch model, embeddings: what is drawn is drawn from it."),
+    ] = None
+    no_positions: Annotated[bool, typer.Option("--no-positions", help="Scratch model: add no positional encoding.")] = (
+        False
+    )
+    no_scale: Annotated[
+        bool, typer.Option("--no-scale", help="Scratch model, embeddings: do not divide the scores by sqrt(d_head).")
+    ] = False
+    shared_projections: Annotated[
+        bool,
+        typer.Option("--shared-projections", help="Scratch model, embeddings: all heads project as the first does."),
+    ] = False
+    causal: Annotated[bool, typer.Option("--causal", help="No token attends to a later one.")] = False
+    window: Annotated[
+        int | None,
+        typer.Option(show_default=False, help="A token attends to less than this many to each side, itself included."),
+    ] = None
+    mask: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE[:NAME]",
+            show_default=False,
+            help="What may be attended, from npy, npz, safetensors, json, csv.",
+        ),
+    ] = None
+    backend: Annotated[Backend, typer.Option(help="What does the maths.")] = _NUMPY
+    device: Annotated[str, typer.Option(help=f"Where torch does it: {DEVICES}.")] = "cpu"
+    dtype: Annotated[
+        Dtype | None, typer.Option(show_default="float32", help="In which numbers; the last two for torch.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class ChoiceOptions:
+    """Which part of the attention."""
+
+    layer: Annotated[
+        str | None,
+        typer.Option(show_default=False, help="Layers, from 0: 0,3-5 or -1 or all. Unsaid: the first, in files all."),
+    ] = None
+    head: Annotated[
+        str | None, typer.Option(show_default=False, help="Heads, from 0: 0,3-5 or 5.3, which is head 3 of layer 5.")
+    ] = None
+    query: Annotated[
+        str | None,
+        typer.Option(show_default=False, help="Only the rows of this token, all its repeats, or of this position."),
+    ] = None
+    hide_special: Annotated[
+        bool, typer.Option("--hide-special", help="Leave out [CLS], [SEP] and the like, and say what they took.")
+    ] = False
+    single: Annotated[
+        bool, typer.Option("--single", help="Also one full-width head from the same projections, first.")
+    ] = False
+    with_output: Annotated[
+        bool, typer.Option("--with-output", help="Put each layer's attention output into json and npz too.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """Where the result goes."""
+
+    output: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "-o",
+            "--output",
+            show_default=False,
+            help=f"Write to this file ({', '.join(FORMATS)}), again for more; - is stdout.",
+        ),
+    ] = None
+    format: Annotated[
+        OutputFormat | None,
+        typer.Option(
+            "--format", show_default="terminal", help="The format of stdout, or of a file without a known suffix."
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class LookOptions:
+    """How pictures and text look."""
+
+    cmap: Annotated[ColorMap, typer.Option(help="Colours of the heatmaps.")] = _COLORS
+    color_scale: Annotated[
+        ColorScale, typer.Option(help="How colours follow the weights; row and rank are relative.")
+    ] = _LINEAR
+    font: Annotated[
+        Path | None, typer.Option(show_default=False, help="A font file for pictures, used before all others.")
+    ] = None
+    precision: Annotated[int, typer.Option(min=1, max=9, help="Digits after the point, in text.")] = 2
+    width: Annotated[
+        int | None, typer.Option(min=20, show_default="the terminal's, else 80", help="Cells a line, in text.")
+    ] = None
+
+    @property
+    def look(self) -> Look:
+        """The same for renderers."""
+        return Look(self.cmap, self.precision, self.width, font=self.font)

@@ -74,6 +74,21 @@ def parse_outputs(paths: Sequence[Path], format_name: str | None, sources: Seque
     return outputs
 
 
+def refuse_several(n_texts: int, outputs: Sequence[Output]) -> None:
+    """See that the results of so many texts may go into each output.
+
+    Raises:
+        RequestError: one of them takes a single text.
+    """
+    for output in outputs:
+        if n_texts > 1 and not output.takes_several and output.format is not None:
+            name = output.format.name
+            raise RequestError(
+                f"{n_texts} sentences cannot go into one {name}: use jsonl, or a name with {{n}} for a file each,"
+                f" such as -o '{{n}}.{name}'"
+            )
+
+
 def _format(path: Path, format_name: str | None) -> Format | None:
     if path == STDOUT:
         return FORMATS.get(format_name or TERMINAL)

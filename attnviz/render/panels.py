@@ -145,13 +145,14 @@ def token_axis(name: str, tokens: Tokens, edges: Edges) -> Axis:
 
 
 def caption_of(provenance: Provenance, n_tokens: int) -> str:
-    """The line above a picture: model, length and text.
+    """The line above a picture: model, length and, where there is one, the text.
 
     >>> caption_of({"model": "minilm", "text": "a\\nb"}, 4)
     'minilm · 4 tokens · a␊b'
     """
     tokens = "1 token" if n_tokens == 1 else f"{n_tokens} tokens"
-    return " · ".join([str(provenance["model"]), tokens, visible(str(provenance["text"]))])
+    text = visible(str(provenance["text"]))
+    return " · ".join([str(provenance["model"]), tokens, *([text] if text else [])])
 
 
 def describe(provenance: Provenance) -> str:

@@ -42,14 +42,9 @@ class Saved:
         return tuple(one.layer for one in self.held)
 
     @property
-    def n_layers(self) -> int:
-        """One more than the highest number of a layer."""
-        return max(self.layers) + 1
-
-    @property
-    def n_heads(self) -> int:
-        """One more than the highest number of a head, 1 at least."""
-        return max((head + 1 for one in self.held for head in one.heads if head != "single"), default=1)
+    def heads(self) -> tuple[int, ...]:
+        """The numbers of the heads held, in ascending order; without the single head."""
+        return tuple(sorted({head for one in self.held for head in one.heads if head != "single"}))
 
     @property
     def gives_output(self) -> bool:

@@ -1,0 +1,193 @@
+"""Which attention a command looks at: a model on texts, own vectors, or a file of saved attention."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from attnviz.attention import Rule
+from attnviz.backend import Placing, placing
+from attnviz.cli.inputs import read_texts
+from attnviz.cli.options import InputOptions
+from attnviz.errors import RequestError
+from attnviz.maps import AttentionMap, Provenance
+from attnviz.sources.datafiles import sha256_of
+from attnviz.sources.embeddings import open_embeddings
+from attnviz.sources.masks import read_mask, split_name
+from attnviz.sources.model import Prepared
+from attnviz.sources.registry import DEFAULT_MODEL, open_model
+from attnviz.sources.saved import open_saved
+from attnviz.sources.saved_contents import READERS
+
+_PLACE = {"backend", "device", "dtype"}
+_RULE = {"causal", "window", "mask"}
+_SCRATCH = {"n_heads", "d_model", "seed", "no_positions", "no_scale", "shared_projections"}
+_USES = {
+    "model": {"text", "file", "model", "truncate"} | _SCRATCH | _RULE | _PLACE,
+    "embeddings": {"embeddings"} | (_SCRATCH - {"d_model", "no_positions"}) | _RULE | _PLACE,
+    "attention": {"attention", "tokens", "key_tokens", "batch"} | _RULE,  # its source says why there can be no rule
+}
+"""The options that have a use with each kind of source."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Attention that can be asked for: a text made ready, or what a file holds."""
+
+    prepared: Prepared
+    provenance: Provenance
+    """With the rule and the text in it."""
+    rule: Rule
+    number: int
+    """Which text it is, from 1."""
+
+    def maps(self, layers: Collection[int], *, single: bool = False, output: bool = False) -> Iterator[AttentionMap]:
+        """The maps of `layers`, as `Prepared.maps` gives them, under the rule that was asked for."""
+        return self.prepared.maps(layers, rule=self.rule, single=single, output=output)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What one run of a command looks at."""
+
+    layers: Sequence[int]
+    """The layers that there are, in ascending order."""
+    heads: Sequence[int]
+    gives_output: bool
+    """Whether records hold the attention output unasked."""
+    texts: Sequence[str]
+    """Empty strings where the tokens are in a file."""
+    prepare: Callable[[str], Prepared]
+    provenance: Provenance
+    rule: Callable[[Prepared], tuple[Rule, Provenance]]
+
+    def subjects(self) -> Iterator[Subject]:
+        """Each text, made ready when it is its turn."""
+        for number, text in enumerate(self.texts, 1):
+            prepared = self.prepare(text)
+            rule, said = self.rule(prepared)
+            yield Subject(prepared, {"text": text, **self.provenance, **said, **_text(text)}, rule, number)
+
+
+def _text(text: str) -> Provenance:
+    """The text, where there is one: a record keeps the one that it was made of."""
+    return {"text": text} if text else {}
+
+
+def open_source(options: InputOptions) -> Source:
+    """The source that the options name.
+
+    Raises:
+        RequestError: they contradict each other, or name what is not there.
+        AttnvizError: a file is damaged, or something is not installed.
+    """
+    if options.attention is not None:
+        _refuse_useless(options, "attention")
+        return _saved(options, options.attention)
+    if options.embeddings is not None:
+        _refuse_useless(options, "embeddings")
+        return _embeddings(options, options.embeddings)
+    _refuse_useless(options, "model")
+    return _model(options)
+
+
+def files_of(options: InputOptions) -> list[Path]:
+    """The files that will be read, which no output may replace."""
+    named = [options.file, options.tokens, options.key_tokens, options.embeddings]
+    if options.attention is not None:
+        named.append(split_name(options.attention, READERS)[0])
+    if options.mask is not None:
+        named.append(split_name(options.mask)[0])
+    folder = None if options.model is None else Path(options.model)
+    return [*(path for path in named if path is not None), *(folder.iterdir() if folder and folder.is_dir() else [])]
+
+
+def _refuse_useless(options: InputOptions, kind: str) -> None:
+    for field in fields(options):
+        if field.name in _USES[kind] or getattr(options, field.name) == field.default:
+            continue
+        name = "a text" if field.name == "text" else f"--{field.name.replace('_', '-')}"
+        if kind == "model":
+            raise RequestError(f"{name} is for saved attention: add --attention FILE, or leave it out")
+        raise RequestError(f"{name} has no use with --{kind}, which says it all: leave out one of them")
+
+
+def _model(options: InputOptions) -> Source:
+    texts = read_texts(options.text, options.file)
+    model = open_model(options.model or DEFAULT_MODEL, _scratch(options), _placing(options))
+    return Source(
+        layers=range(model.n_layers),
+        heads=range(model.n_heads),
+        gives_output=model.gives_output,
+        texts=texts,
+        prepare=lambda text: model.prepare(text, truncate=options.truncate),
+        provenance=model.provenance,
+        rule=lambda prepared: _rule(options, prepared),
+    )
+
+
+def _embeddings(options: InputOptions, path: Path) -> Source:
+    opened = open_embeddings(
+        path,
+        n_heads=options.n_heads,
+        seed=options.seed or 0,
+        scale=not options.no_scale,
+        shared_projections=options.shared_projections,
+        placing=_placing(options),
+    )
+    if options.seed is not None and opened.provenance["projections"] == "file":
+        raise RequestError(f"--seed has no use: {path} holds projections, and nothing is drawn")
+    return Source(
+        layers=range(opened.n_layers),
+        heads=range(opened.n_heads),
+        gives_output=opened.gives_output,
+        texts=[""],
+        prepare=lambda _: opened,
+        provenance=opened.provenance,
+        rule=lambda prepared: _rule(options, prepared),
+    )
+
+
+def _saved(options: InputOptions, typed: str) -> Source:
+    path, array = split_name(typed, READERS)
+    saved = open_saved(path, array=array, tokens=options.tokens, key_tokens=options.key_tokens, batch=options.batch)
+    return Source(
+        layers=saved.layers,
+        heads=saved.heads,
+        gives_output=saved.gives_output,
+        texts=[""],
+        prepare=lambda _: saved,
+        provenance=saved.provenance,
+        rule=lambda prepared: _rule(options, prepared),
+    )
+
+
+def _scratch(options: InputOptions) -> dict[str, int | bool]:
+    """What was said of the scratch model."""
+    said = {
+        "n_heads": options.n_heads,
+        "d_model": options.d_model,
+        "seed": options.seed,
+        "positions": False if options.no_positions else None,
+        "scale": False if options.no_scale else None,
+        "shared_projections": options.shared_projections or None,
+    }
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _placing(options: InputOptions) -> Placing:
+    return placing(options.backend, options.device, options.dtype)
+
+
+def _rule(options: InputOptions, prepared: Prepared) -> tuple[Rule, Provenance]:
+    """What may be attended, and how it is put into the provenance."""
+    rule = Rule(options.causal, options.window)
+    said: dict[str, bool | int | str] = {}
+    if options.causal:
+        said["causal"] = True
+    if options.window is not None:
+        said["window"] = options.window
+    if options.mask is not None:
+        path, name = split_name(options.mask)
+        rule = rule.also(read_mask(path, name, len(prepared.tokens), len(prepared.key_tokens)))
+        said |= {"mask": path.name + (f":{name}" if name else ""), "mask_sha256": sha256_of(path)}
+    return rule, said
