@@ -1,9 +1,6 @@
 """What the documents say is there is there, and nothing that is there is left out."""
 
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -54,22 +51,3 @@ def test_the_readmes_pictures_are_what_the_program_draws(name: str, tmp_path: Pa
     assert run("heads", *PICTURES[name], "-o", str(tmp_path / name)).code == 0
     with Image.open(ROOT / "docs" / name) as shown, Image.open(tmp_path / name) as drawn:
         np.testing.assert_array_equal(np.asarray(shown.convert("RGB")), np.asarray(drawn.convert("RGB")))
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_the_sample_script_runs_as_written(tmp_path: Path) -> None:
-    shim = tmp_path / "bin" / "attnviz"
-    shim.parent.mkdir()
-    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m attnviz "$@"\n', encoding="utf-8")
-    shim.chmod(0o755)
-    samples = ROOT / "sample_inputs"
-    done = subprocess.run(
-        ["bash", samples / "pictures.sh", samples / "sentences.pt.txt", tmp_path / "out"],
-        env={"PATH": f"{shim.parent}:/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["1.png", "2.png", "3.png", "4.png"]
-    assert "4 pictures" in done.stdout

@@ -10,6 +10,7 @@ import argparse
 import io
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
@@ -36,6 +37,8 @@ Weights = npt.NDArray[np.float32]
 """[layer, head, query, key]."""
 ORANGE = "Orange is my favorite fruit"
 BUNDLED = Path(__file__).parent.parent / "attnviz" / "bundled" / "minilm"
+ATTNVIZ = [str(Path(sys.executable).parent / "attnviz")]
+BATCH = 1000
 FLOOR_IMPORTS = "import numpy, typer, rich.console, tokenizers, safetensors.numpy"
 
 BY_HAND = f"""
@@ -58,6 +61,19 @@ for head, ax in enumerate(axes.flat):
     ax.set_title(f"head {{head}}")
 figure.savefig({{out!r}})
 """
+
+
+PLAIN_PNG = """
+import attnviz.cli.heads, numpy
+from PIL import Image
+weights = numpy.load({saved!r})
+layers, heads, n, _ = weights.shape
+canvas = numpy.minimum(weights * 256, 255).astype("u1").transpose(0, 2, 1, 3).reshape(layers * n, heads * n)
+image = Image.fromarray(canvas)
+image.putpalette(bytes(range(256)) * 3)
+image.save({plain!r}, compress_level=1)
+"""
+"""The least that makes one palette image of a file, without a label, in a process that has the same imports."""
 
 
 @dataclass(frozen=True)
@@ -105,16 +121,15 @@ def measure(pair: Pair, rounds: int) -> str:
 
 
 def command_pairs(folder: Path) -> list[Pair]:
-    attnviz = [str(Path(sys.executable).parent / "attnviz")]
     typer = process(sys.executable, "-c", "import typer")
     floor = process(sys.executable, "-c", FLOOR_IMPORTS)
-    heads = process(*attnviz, "heads", ORANGE)
+    heads = process(*ATTNVIZ, "heads", ORANGE)
     script = folder / "by_hand.py"
     script.write_text(BY_HAND.replace("{out!r}", repr(str(folder / "by_hand.png"))), encoding="utf-8")
     by_hand = process(sys.executable, str(script), env={"HF_HUB_OFFLINE": "1"})
     return [
-        Pair("`attnviz --help`", process(*attnviz, "--help"), typer, "`import typer`", most=1.5),
-        Pair("`attnviz --version`", process(*attnviz, "--version"), typer, "`import typer`", most=1.5),
+        Pair("`attnviz --help`", process(*ATTNVIZ, "--help"), typer, "`import typer`", most=1.5),
+        Pair("`attnviz --version`", process(*ATTNVIZ, "--version"), typer, "`import typer`", most=1.5),
         Pair(f'`attnviz heads "{ORANGE}"`', heads, floor, "its imports alone", most=2),
         Pair("the same", heads, by_hand, "transformers + matplotlib by hand", least=10, rounds=5),
     ]
@@ -129,6 +144,70 @@ def picture_pairs() -> list[Pair]:
         pairs.append(Pair(name, ours, partial(composed, weights, tokens), "one palette image", most=2))
         pairs.append(Pair(name, ours, partial(axes, weights, tokens), "labelled axes", least=20, rounds=3))
     return pairs
+
+
+def vector_pairs(folder: Path) -> list[Pair]:
+    pairs = []
+    for suffix in ("svg", "pdf"):
+        drawn, empty = folder / f"heads.{suffix}", folder / f"empty.{suffix}"
+        ours = process(*ATTNVIZ, "heads", ORANGE, "-o", str(drawn))
+        program = f"import attnviz.cli.heads, matplotlib.figure as f; f.Figure().savefig({str(empty)!r})"
+        theirs = process(sys.executable, "-c", program)
+        pairs.append(Pair(f"12 heads to {suffix}, as a process", ours, theirs, "imports and an empty figure", most=2))
+    return pairs
+
+
+def file_pairs(folder: Path) -> list[Pair]:
+    saved, drawn, plain = folder / "saved.npy", folder / "saved.png", folder / "plain.png"
+    np.save(saved, synthetic(6, 12, 512))
+    ours = process(*ATTNVIZ, "heads", "--attention", str(saved), "--layer", "all", "-o", str(drawn))
+    script = folder / "plain.py"
+    script.write_text(PLAIN_PNG.format(saved=str(saved), plain=str(plain)), encoding="utf-8")
+    theirs = process(sys.executable, str(script))
+    return [Pair("72 heads × 512 tokens, npy to PNG, as a process", ours, theirs, "NumPy and Pillow", most=2, rounds=5)]
+
+
+def memory_row(folder: Path) -> str:
+    """What a saved array costs beyond what a small one does, for its size."""
+    small, large = folder / "small.npy", folder / "large.npy"
+    np.save(small, synthetic(1, 2, 4))
+    array = synthetic(12, 12, 512)
+    np.save(large, array)
+    out = str(folder / "memory.txt")
+    before, after = (
+        peak(*ATTNVIZ, "heads", "--attention", str(one), "--layer", "all", "-o", out) for one in (small, large)
+    )
+    ratio = (after - before) / array.nbytes
+    what = (
+        f"144 heads × 512 tokens, npy to text | {(after - before) / 1e6:.0f} MB more | its {array.nbytes / 1e6:.0f} MB"
+    )
+    return f"| memory for {what} | {ratio:.2f} × | ≤ 1.2 × | {'yes' if ratio <= 1.2 else 'NO'} |"
+
+
+def peak(*command: str) -> int:
+    """The most memory that a command held, in bytes: told by a small parent, whose own size counts for nothing."""
+    program = (
+        "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL);"
+        " print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    )
+    told = subprocess.run([sys.executable, "-c", program, *command], check=True, capture_output=True, text=True)
+    return int(told.stdout) * (1 if sys.platform == "darwin" else 1024)
+
+
+def batch_row(folder: Path) -> str:
+    """A picture for each of many lines, on one core."""
+    lines = folder / "lines.txt"
+    lines.write_text("".join(f"Sentence number {i} is my favorite fruit\n" for i in range(BATCH)), encoding="utf-8")
+    command = ["taskset", "-c", "0"] if shutil.which("taskset") else []
+    command += [*ATTNVIZ, "heads", "-", "-o", str(folder / "batch" / "{n}.png")]
+
+    def run() -> None:
+        with lines.open("rb") as stdin:
+            subprocess.run(command, check=True, stdin=stdin)
+
+    rate = BATCH / statistics.median(timed(run) for _ in range(3))
+    what = f"{BATCH} lines, a PNG each, one core | {BATCH / rate:.1f} s | "
+    return f"| {what} | {rate:.0f} a second | ≥ 20 a second | {'yes' if rate >= 20 else 'NO'} |"
 
 
 def synthetic(layers: int, heads: int, n: int) -> Weights:
@@ -202,10 +281,15 @@ def main() -> None:
     parser.add_argument("--only", default="", help="rows whose name or comparison holds this word")
     chosen = parser.parse_args()
     print(f"{machine()}\n\n| what | attnviz | against | ratio | budget | kept |\n| --- | --- | --- | --- | --- | --- |")
-    with tempfile.TemporaryDirectory() as folder:
-        for pair in [*command_pairs(Path(folder)), *picture_pairs()]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        pairs = [*command_pairs(folder), *picture_pairs(), *vector_pairs(folder), *file_pairs(folder)]
+        for pair in pairs:
             if chosen.only in pair.name + pair.what:
                 print(measure(pair, chosen.rounds), flush=True)
+        for what, row in {"memory for heads from npy": memory_row, "lines, a PNG each": batch_row}.items():
+            if chosen.only in what:
+                print(row(folder), flush=True)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ class Entry:
 
 COMMANDS = {
     "heads": Entry("attnviz.cli.heads:app", "Show the attention heads of a model on a text, side by side."),
+    "models": Entry("attnviz.cli.models:app", "List what can be run here: models, backends, devices and extras."),
 }
 
 
@@ -76,7 +77,9 @@ class Commands(TyperGroup):
             raise typer.Exit(error.exit_code) from None
         except OSError as error:
             raise typer.Exit(leave_stdout(error)) from None
-        except MemoryError:
+        except (MemoryError, RuntimeError) as error:
+            if not _is_out_of_memory(error):
+                raise
             complain("not enough memory: choose fewer layers with --layer or heads with --head")
             raise typer.Exit(AttnvizError.exit_code) from None
         except UsageError as error:
@@ -92,6 +95,12 @@ def leave_stdout(error: OSError) -> int:
         return BROKEN_PIPE
     complain(f"standard output cannot be written: {error.strerror}")
     return AttnvizError.exit_code
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether it is that: torch has an error of its own for devices, and only words for the CPU."""
+    of_torch = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+    return isinstance(error, MemoryError) or of_torch
 
 
 def _explain(error: Any, arguments: list[str]) -> None:

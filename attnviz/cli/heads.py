@@ -101,8 +101,8 @@ def _run(request: Request, subject: Subject, outputs: list[Output], sinks: Sinks
     for line in notes:
         note(line)
     story = Story(subject.provenance, tuple(notes), len(prepared.tokens), subject.number)
-    for taker in takers:
-        taker.write(story, sinks)
+    for line in dict.fromkeys(line for taker in takers for line in taker.write(story, sinks)):
+        note(line)
 
 
 def _layers(request: Request, output: Output) -> frozenset[int]:

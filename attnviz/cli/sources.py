@@ -9,14 +9,16 @@ from attnviz.backend import Placing, placing
 from attnviz.cli.inputs import read_texts
 from attnviz.cli.options import InputOptions
 from attnviz.errors import RequestError
+from attnviz.lazy import function
 from attnviz.maps import AttentionMap, Provenance
-from attnviz.sources.datafiles import sha256_of
-from attnviz.sources.embeddings import open_embeddings
-from attnviz.sources.masks import read_mask, split_name
 from attnviz.sources.model import Prepared
 from attnviz.sources.registry import DEFAULT_MODEL, open_model
-from attnviz.sources.saved import open_saved
-from attnviz.sources.saved_contents import READERS
+
+_SAVED, _SPLIT_ARRAY = "attnviz.sources.saved:open_saved", "attnviz.sources.saved:split_array"
+_EMBEDDINGS = "attnviz.sources.embeddings:open_embeddings"
+_MASK, _SPLIT_NAME = "attnviz.sources.masks:read_mask", "attnviz.sources.masks:split_name"
+_SHA256 = "attnviz.sources.datafiles:sha256_of"
+"""Imported where they are asked for: texts on a model, which most commands are about, need none of them."""
 
 _PLACE = {"backend", "device", "dtype"}
 _RULE = {"causal", "window", "mask"}
@@ -94,9 +96,9 @@ def files_of(options: InputOptions) -> list[Path]:
     """The files that will be read, which no output may replace."""
     named = [options.file, options.tokens, options.key_tokens, options.embeddings]
     if options.attention is not None:
-        named.append(split_name(options.attention, READERS)[0])
+        named.append(function(_SPLIT_ARRAY)(options.attention)[0])
     if options.mask is not None:
-        named.append(split_name(options.mask)[0])
+        named.append(function(_SPLIT_NAME)(options.mask)[0])
     folder = None if options.model is None else Path(options.model)
     return [*(path for path in named if path is not None), *(folder.iterdir() if folder and folder.is_dir() else [])]
 
@@ -126,7 +128,7 @@ def _model(options: InputOptions) -> Source:
 
 
 def _embeddings(options: InputOptions, path: Path) -> Source:
-    opened = open_embeddings(
+    opened = function(_EMBEDDINGS)(
         path,
         n_heads=options.n_heads,
         seed=options.seed or 0,
@@ -148,8 +150,10 @@ def _embeddings(options: InputOptions, path: Path) -> Source:
 
 
 def _saved(options: InputOptions, typed: str) -> Source:
-    path, array = split_name(typed, READERS)
-    saved = open_saved(path, array=array, tokens=options.tokens, key_tokens=options.key_tokens, batch=options.batch)
+    path, array = function(_SPLIT_ARRAY)(typed)
+    saved = function(_SAVED)(
+        path, array=array, tokens=options.tokens, key_tokens=options.key_tokens, batch=options.batch
+    )
     return Source(
         layers=saved.layers,
         heads=saved.heads,
@@ -175,7 +179,7 @@ def _scratch(options: InputOptions) -> dict[str, int | bool]:
 
 
 def _placing(options: InputOptions) -> Placing:
-    return placing(options.backend, options.device, options.dtype)
+    return placing(options.backend.value, options.device, None if options.dtype is None else options.dtype.value)
 
 
 def _rule(options: InputOptions, prepared: Prepared) -> tuple[Rule, Provenance]:
@@ -187,7 +191,7 @@ def _rule(options: InputOptions, prepared: Prepared) -> tuple[Rule, Provenance]:
     if options.window is not None:
         said["window"] = options.window
     if options.mask is not None:
-        path, name = split_name(options.mask)
-        rule = rule.also(read_mask(path, name, len(prepared.tokens), len(prepared.key_tokens)))
-        said |= {"mask": path.name + (f":{name}" if name else ""), "mask_sha256": sha256_of(path)}
+        path, name = function(_SPLIT_NAME)(options.mask)
+        rule = rule.also(function(_MASK)(path, name, len(prepared.tokens), len(prepared.key_tokens)))
+        said |= {"mask": path.name + (f":{name}" if name else ""), "mask_sha256": function(_SHA256)(path)}
     return rule, said

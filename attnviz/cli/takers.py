@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from attnviz.cli.console import show
-from attnviz.cli.messages import note
 from attnviz.cli.outputs import Output
 from attnviz.cli.sinks import Sinks
 from attnviz.collect import Collector, HeatmapCollector, RecordCollector
@@ -19,6 +18,8 @@ from attnviz.render.panels import Board, Look, caption_of, describe
 
 MUCH_JSON = 50_000_000
 """Bytes above which a leaner format is worth a word."""
+MOST_SHOWN = 12
+"""Characters that a note lists."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,8 @@ class Taker(Protocol):
         """What looks at the maps."""
         ...
 
-    def write(self, story: Story, sinks: Sinks) -> None:
-        """Write what was gathered."""
+    def write(self, story: Story, sinks: Sinks) -> Sequence[str]:
+        """Write what was gathered; returned is what the reader should know about it."""
         ...
 
 
@@ -53,15 +54,16 @@ class NumbersTaker:
     format: Format
     collector: RecordCollector
 
-    def write(self, story: Story, sinks: Sinks) -> None:
+    def write(self, story: Story, sinks: Sinks) -> Sequence[str]:
         """Write the record, or where the output's name asks for it one for each layer or head."""
         record = self.collector.result(story.provenance, story.notes)
-        if self.format.name == "json" and json_bytes(record) > MUCH_JSON:
-            size = json_bytes(record) // 1_000_000
-            note(f"about {size} MB of json: npz is a third of it, and --layer or --head choose less")
         for values, maps in parts(record.maps, self.output.places, lambda one, i: one.pick(heads=[i])):
             with sinks.stream(self.output, {"n": story.number, **values}) as stream:
                 function(self.format.writer)(replace(record, maps=tuple(maps)), stream)
+        if self.format.name != "json" or json_bytes(record) <= MUCH_JSON:
+            return ()
+        size = json_bytes(record) // 1_000_000
+        return (f"about {size} MB of json: npz is a third of it, and --layer or --head choose less",)
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class BoardTaker:
     board: Callable[[Sequence[Heatmap], str], Board]
     look: Look
 
-    def write(self, story: Story, sinks: Sinks) -> None:
+    def write(self, story: Story, sinks: Sinks) -> Sequence[str]:
         """Draw the board, or where the output's name asks for it one for each layer or head, in one range."""
         heatmaps, caption = self.collector.result(), caption_of(story.provenance, story.n_tokens)
         description = describe(story.provenance)
@@ -81,12 +83,21 @@ class BoardTaker:
         if self.output.format is None:
             show(whole, self.look, description)
             sys.stdout.flush()
-            return
+            return ()
         look = replace(self.look, description=description)
         for values, some in parts(heatmaps, self.output.places, Heatmap.head):
             board = self.board(some, caption) if values else whole
             with sinks.stream(self.output, {"n": story.number, **values}) as stream:
                 function(self.output.format.writer)(replace(board, top=whole.top), look, stream)
+        return _standins(whole, look) if self.output.format.holds == "picture" else ()
+
+
+def _standins(board: Board, look: Look) -> Sequence[str]:
+    missing = function("attnviz.render.standins:missing_glyphs")(board, look.font)
+    if not missing:
+        return ()
+    shown = missing if len(missing) <= MOST_SHOWN else f"{missing[:MOST_SHOWN]}…"
+    return (f"no font at hand has {shown}: pictures show codes instead; name a font that has them with --font FILE",)
 
 
 Layered = TypeVar("Layered", AttentionMap, Heatmap)

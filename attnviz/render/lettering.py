@@ -126,6 +126,20 @@ def check_font(font: Path) -> None:
         raise RequestError(f"font {font} cannot be used ({error}): name another .ttf or .otf file") from None
 
 
+def has_glyph(c: str, font: Path | None = None) -> bool:
+    """Whether some font has a character, or nothing is to be drawn for it.
+
+    Raises:
+        RequestError: `font` is no font file that can be used.
+
+    >>> has_glyph("é"), has_glyph("\N{ZERO WIDTH JOINER}"), has_glyph(_NOBODY_HAS)
+    (True, True, False)
+    """
+    if font is not None:
+        check_font(font)
+    return ord(c) in _JOINERS or bool(_file_of(c, False, font))
+
+
 def _one_run(string: str, bold: bool, font: Path | None) -> tuple[Run, ...]:
     whole = (file for file in _files(bold, font) if all(map(partial(_has, file), string)))
     file = next(whole, bundled(bold))

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnviz.arrays import Floats
 from attnviz.heatmap import Edges, Heatmap
-from attnviz.maps import AttentionMap, Head, Provenance
+from attnviz.maps import AttentionMap, Head, Provenance, Value
 from attnviz.render.colors import DEFAULT_COLORMAP
 from attnviz.render.scale import DEFAULT_SCALE
 from attnviz.tokens import Tokens, visible
@@ -88,6 +88,7 @@ class Board:
         return max((max(panel.rows.step, panel.columns.step) for panel in self.panels), default=1)
 
 
+_SHA_DIGITS = 64
 _TOPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 1.0)
 _ROUNDING = 1 + 1e-6
 """float32's 0.2 is a little more than 0.2, and no reason to end at 1."""
@@ -103,7 +104,7 @@ def range_top(values: Sequence[Floats]) -> float:
     (1.0, 0.1, 1.2)
     """
     largest = max(map(_largest, values), default=-np.inf)
-    if largest == -np.inf:
+    if largest <= 0:  # nothing finite, or nothing attended to
         return 1.0
     return next((top for top in _TOPS if largest <= top * _ROUNDING), largest)
 
@@ -151,8 +152,8 @@ def caption_of(provenance: Provenance, n_tokens: int) -> str:
     'minilm · 4 tokens · a␊b'
     """
     tokens = "1 token" if n_tokens == 1 else f"{n_tokens} tokens"
-    text = visible(str(provenance["text"]))
-    return " · ".join([str(provenance["model"]), tokens, *([text] if text else [])])
+    text = str(provenance["text"])
+    return " · ".join([str(provenance["model"]), tokens, *([visible(text)] if text else [])])
 
 
 def describe(provenance: Provenance) -> str:
@@ -164,13 +165,24 @@ def describe(provenance: Provenance) -> str:
     """
     said_otherwise = {"attnviz", "source", "model", "backend", "device", "dtype", "text"}
     details = [
-        f"{key.removeprefix('model_')} {str(value)[:12].lower()}"
+        f"{key.removeprefix('model_')} {_brief(value)}"
         for key, value in provenance.items()
-        if key not in said_otherwise
+        if key not in said_otherwise and value != ""
     ]
     model = ", ".join([str(provenance["model"]), *details])
     place = "{backend} {dtype} on {device}".format(**provenance)
     return f"attnviz {provenance['attnviz']} · {model} · {place}"
+
+
+def _brief(value: Value) -> str:
+    """A value as it is told in passing.
+
+    >>> _brief([2, 3]), _brief("a" * 64), _brief("mask.npz:causal"), _brief(True)
+    ('2 × 3', 'aaaaaaaaaaaa', 'mask.npz:causal', 'true')
+    """
+    if isinstance(value, (list, tuple)):
+        return " × ".join(map(str, value))
+    return str(value)[:12].lower() if not isinstance(value, str) or len(value) == _SHA_DIGITS else value
 
 
 def heads_board(

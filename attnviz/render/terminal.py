@@ -115,9 +115,9 @@ def _last_with_its_keys(board: Board, i: int) -> bool:
 
 
 def _key_list(group: Group, style: TerminalStyle) -> list[Line]:
-    """All keys with their positions, where cells stand for single ones."""
+    """All keys with their positions, where cells stand for single ones that are more than their positions."""
     keys = group.panels[0].columns
-    if keys.step > 1:
+    if keys.step > 1 or keys.labels == tuple(map(str, range(len(keys.labels)))):
         return []
     same = keys.labels == group.panels[0].rows.labels
     texts = (elide(style.token(text), style.columns // 2, style.signs.ellipsis) for text in keys.labels)

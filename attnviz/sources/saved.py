@@ -14,8 +14,9 @@ from attnviz.files import kind_at
 from attnviz.maps import AttentionMap, AttentionRecord, Kind, Provenance
 from attnviz.schema import from_fields
 from attnviz.sources.datafiles import sha256_of
+from attnviz.sources.masks import split_name
 from attnviz.sources.saved_axes import layers_of
-from attnviz.sources.saved_contents import RECORD_ARRAYS, WHAT, Contents, SavedArray, read_contents
+from attnviz.sources.saved_contents import READERS, RECORD_ARRAYS, WHAT, Contents, SavedArray, read_contents
 from attnviz.sources.token_files import TokenSources, read_token_file
 from attnviz.tokens import Tokens
 
@@ -83,6 +84,15 @@ class Saved:
                 raise RequestError(f"{self.name} does not hold layer {layer}: choose from --layer {there}")
         wanted = [one for one in self.held if one.layer in layers]
         return iter(wanted if output else [replace(one, output=None) for one in wanted])
+
+
+def split_array(typed: str) -> tuple[Path, str | None]:
+    """The file of attention, and the array in it, that `FILE:NAME` names.
+
+    >>> split_array("run.npz:attentions")[1]
+    'attentions'
+    """
+    return split_name(typed, READERS)
 
 
 def open_saved(

@@ -1,0 +1,81 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from attnviz.backend import BACKENDS
+from attnviz.sources import inventory
+from attnviz.sources.inventory import EXTRAS, backends_here, models_here
+from attnviz.sources.registry import NAMED
+from tests.cli import error, run
+from tests.models import make_bert
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache of models."""
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    return tmp_path
+
+
+def put_into(cache: Path, name: str) -> Path:
+    folder = cache / f"models--{name}" / "snapshots" / "0123"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_every_named_model_and_backend_is_listed() -> None:
+    listed = run("models", "--format", "json").json
+    assert {one["name"] for one in listed["models"]} == set(NAMED)
+    assert {one["name"]: one["dtypes"] for one in listed["backends"]} == {k: list(v) for k, v in BACKENDS.items()}
+    assert listed["extras"].keys() == EXTRAS.keys()
+    text = run("models").text
+    for name in NAMED:
+        assert f"--model {name}" in text
+    for name in BACKENDS:
+        assert f"--backend {name}" in text
+
+
+def test_sizes_are_the_models_own() -> None:
+    sizes = {one.name: (one.n_layers, one.n_heads) for one in models_here()}
+    assert sizes == {"minilm": (6, 12), "scratch": (1, 4)}
+
+
+def test_checkpoints_in_the_cache_are_listed_and_run(cache: Path) -> None:
+    folder = make_bert(put_into(cache, "owner--tiny"))
+    (put_into(cache, "owner--other") / "config.json").write_text('{"model_type": "gpt2"}', encoding="utf-8")
+    (put_into(cache, "owner--broken") / "config.json").write_text("{", encoding="utf-8")
+    *_, one = models_here()
+    assert len(models_here()) == len(NAMED) + 1
+    assert (one.name, one.origin) == (str(folder), "owner/tiny, in the local cache")
+    assert f"--model {folder}" in run("models").text
+    answer = run("heads", "a b", "--model", one.name, "--format", "json")
+    assert len(answer.json["layers"]) == one.n_layers
+    assert len(answer.json["heads"]) == one.n_heads
+
+
+@pytest.mark.parametrize("setting", ["HF_HOME", "XDG_CACHE_HOME"])
+def test_the_cache_is_looked_for_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
+    for name in ("HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(setting, str(tmp_path))
+    hub = tmp_path / ("hub" if setting == "HF_HOME" else "huggingface/hub")
+    folder = make_bert(put_into(hub, "a--b"))
+    assert models_here()[-1].name == str(folder)
+
+
+def test_what_is_not_installed_is_said_with_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inventory, "installed", lambda package: "1.2" if package in ("numpy", "gguf") else None)
+    torch = backends_here()[1]
+    assert (torch.version, torch.devices) == (None, ())
+    monkeypatch.setattr("attnviz.cli.models.installed", inventory.installed)
+    text = run("models").text
+    assert "--backend torch  not installed" in text
+    assert "missing torch: pip install 'attnviz[torch]'" in text
+    assert "gguf 1.2  missing transformers, accelerate: pip install 'attnviz[hf]'" in text
+
+
+def test_the_list_is_ascii_or_escaped_and_one_format_of_two() -> None:
+    assert run("models").text.isascii()
+    assert "'xml' is not one of" in error("models", "--format", "xml", code=2)
+    json.loads(run("models", "--format", "json").text)
