@@ -20,7 +20,7 @@ from attnviz.maps import AttentionRecord, Provenance
 from attnviz.render import PICTURE_TILES, format_of
 from attnviz.render.panels import Board, Look, caption_of, describe, heads_board
 from attnviz.select import Selection, without_special
-from attnviz.sources.registry import DEFAULT_MODEL, open_model
+from attnviz.sources.registry import DEFAULT_MODEL, SHAPES, open_model
 
 
 def attend(
@@ -57,12 +57,15 @@ def attend(
     Raises:
         RequestError: the text, the model or a layer or head is not there, or the rule does not fit the text.
         AttnvizError: the model is damaged.
+        TypeError: an argument has a name that is none of these.
 
     >>> attend("a b", model="scratch", n_heads=2, d_model=4).weights.shape
     (1, 2, 2, 2)
     >>> attend("a b", model="scratch", rule=Rule(causal=True)).weights[0, :, 0].tolist()
     [[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]
     """
+    for name in scratch.keys() - set(SHAPES):
+        raise TypeError(f"attend() got an unexpected keyword argument {name!r}")
     opened = open_model(model, scratch, placing)
     prepared = opened.prepare(text, truncate=truncate)
     selection = Selection.of(layers, heads, range(opened.n_layers), range(opened.n_heads))

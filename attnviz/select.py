@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 
 from attnviz.errors import RequestError
 from attnviz.maps import AttentionMap
@@ -60,8 +61,11 @@ class Selection:
         """From numbers.
 
         Raises:
-            RequestError: a layer or head is not there.
+            RequestError: a layer or head is not there, or not a list of whole numbers is given.
         """
+        for what, some in (("layers", layers), ("heads", heads)):
+            if some is not None and not (isinstance(some, Iterable) and all(isinstance(n, Integral) for n in some)):
+                raise RequestError(f"{what} is {some!r:.80}: give a list of whole numbers, such as [0, 3]")
         layer, head = (None if some is None else ",".join(map(str, some)) for some in (layers, heads))
         return cls.parse(layer, head, layers_there, heads_there)
 

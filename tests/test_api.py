@@ -1,3 +1,5 @@
+from dataclasses import fields
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -5,8 +7,10 @@ import numpy as np
 import pytest
 
 import attnviz
-from attnviz import AttnvizError, RequestError, attend
+from attnviz import AttnvizError, RequestError, Rule, attend, placing
 from attnviz.sources.encoder import open_bundled
+from attnviz.sources.registry import SHAPES
+from attnviz.sources.scratch import ScratchOptions
 from tests.models import make_bert
 
 TEXT = "Orange is my favorite fruit"
@@ -64,6 +68,42 @@ def test_scratch_takes_its_options() -> None:
     assert record.provenance["seed"] == 4
     with pytest.raises(RequestError, match="shape the scratch model"):
         attend("the cat", seed=4)
+
+
+def test_what_shapes_the_scratch_model_is_what_it_takes() -> None:
+    assert set(SHAPES) == {field.name for field in fields(ScratchOptions)}
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        attend("the cat", model="scratch", colour="red")
+
+
+@pytest.mark.parametrize("wrong", [{"layers": 5}, {"heads": [1.5]}, {"layers": ["0"]}, {"heads": "01"}])
+def test_what_is_no_list_of_numbers_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(RequestError, match="give a list of whole numbers"):
+        attend("the cat", **wrong)
+
+
+def test_a_rule_holds_in_every_layer_and_is_in_the_provenance() -> None:
+    mask = np.array([[True, True, False, True]] * 4)
+    record = attend("a b", rule=Rule(causal=True, window=3, mask=mask))
+    allowed = np.tril(np.ones((4, 4), bool)) & ~np.tril(np.ones((4, 4), bool), -3) & mask
+    assert np.array_equal(record.weights > 0, np.broadcast_to(allowed, (6, 12, 4, 4)))
+    assert {key: record.provenance[key] for key in ("causal", "window")} == {"causal": True, "window": 3}
+    assert record.provenance["mask_sha256"] == sha256(mask.astype(np.float32).tobytes()).hexdigest()
+
+
+def test_rows_that_attend_to_nothing_are_noted() -> None:
+    record = attend("a b", layers=[0], rule=Rule(mask=np.zeros((4, 4), bool)))
+    assert not record.weights.any()
+    assert record.notes == (
+        "layer 0 head 0 row 0 is 0 throughout: it attends to nothing (48 of 48 rows, this is the first)",
+    )
+
+
+def test_the_place_is_where_it_runs() -> None:
+    record = attend("a b", layers=[0], placing=placing("torch", "cpu", "float64"))
+    assert record.weights.dtype == np.float64
+    assert record.provenance["backend"] == "torch"
+    assert np.abs(record.weights - attend("a b", layers=[0]).weights).max() < 1e-5
 
 
 def test_a_folder_is_run_by_its_path(tmp_path: Path) -> None:

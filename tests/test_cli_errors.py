@@ -32,6 +32,13 @@ def test_no_text_is_an_error_and_does_not_wait() -> None:
     assert "standard input" in message
 
 
+@pytest.mark.parametrize("name", ["{laeyr}.png", "out/{layer}/{Head}.json", "{0}.npz"])
+def test_a_place_that_stands_for_nothing_is_refused(name: str, tmp_path: Path) -> None:
+    assert "stands for nothing; there is {n}, {layer}, {head}" in error(
+        "heads", "a b", "-o", str(tmp_path / name), code=2
+    )
+
+
 def test_text_given_twice(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("a b", encoding="utf-8")
     assert "twice" in error("heads", "a b", "-f", str(tmp_path / "t.txt"), code=2)

@@ -63,6 +63,11 @@ def parse_outputs(paths: Sequence[Path], format_name: str | None, sources: Seque
         AttnvizError: a path cannot be written to.
     """
     wanted = list(paths) or [STDOUT]
+    for path in wanted:
+        for name in re.findall(r"\{(\w+)\}", str(path)):
+            if name not in PLACES:
+                places = ", ".join(f"{{{place}}}" for place in PLACES)
+                raise RequestError(f"output {path}: {{{name}}} stands for nothing; there is {places}")
     if len({path if path == STDOUT else os.path.realpath(path) for path in wanted}) < len(wanted):
         raise RequestError("the same output is asked for twice")
     by_name = [path for path in wanted if path == STDOUT or path.suffix.lstrip(".").lower() not in FORMATS]

@@ -16,6 +16,8 @@ SCRATCH = "scratch"
 
 NAMED = {DEFAULT_MODEL: "attnviz.sources.encoder:open_bundled", SCRATCH: "attnviz.sources.scratch:open_scratch"}
 """The models that have a name; any other is a checkpoint folder."""
+SHAPES = ("n_heads", "d_model", "seed", "positions", "scale", "shared_projections")
+"""What shapes the scratch model: the fields of `ScratchOptions`."""
 FOLDER = "attnviz.sources.encoder:open_folder"
 
 
