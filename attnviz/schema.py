@@ -1,6 +1,6 @@
 """The names under which a record is written and read back, the same in every format that holds numbers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -20,12 +20,21 @@ SCHEMA = "attnviz/1"
 
 @dataclass(frozen=True)
 class Fields:
-    """A record as names and values."""
+    """A record, or another result, as names and values."""
 
     plain: dict[str, Any]
     """Strings, numbers, and lists of them: what JSON has words for."""
     arrays: dict[str, Floats]
-    """`weights` [layer, head, query, key], and where the source has it `output` [layer, query, d_model]."""
+    """Of a record `weights` [layer, head, query, key], and where the source has it `output` [layer, query, d_model]."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A result as rows, for spreadsheets."""
+
+    columns: tuple[str, ...]
+    rows: Sequence[Sequence[str | int | float | None]]
+    """One value for each column; None where there is none."""
 
 
 def to_fields(record: AttentionRecord) -> Fields:

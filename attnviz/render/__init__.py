@@ -26,6 +26,8 @@ class Format:
     """Not to be written to a terminal."""
     several: bool = False
     """Results of several texts may follow each other in one file."""
+    result_writer: str = ""
+    """For numbers, `module:function` for results that are no record: it takes `Fields`, or for csv a `Table`."""
 
 
 _ALL = (
@@ -33,11 +35,36 @@ _ALL = (
     Format("png", "picture", "attnviz.render.png:write_png", binary=True),
     Format("svg", "picture", "attnviz.render.vector:write_svg", binary=False),
     Format("pdf", "picture", "attnviz.render.vector:write_pdf", binary=True),
-    Format("json", "numbers", "attnviz.render.jsontext:write_json", binary=False),
-    Format("jsonl", "numbers", "attnviz.render.jsontext:write_jsonl", binary=False, several=True),
-    Format("csv", "numbers", "attnviz.render.csvtext:write_csv", binary=False),
-    Format("npz", "numbers", "attnviz.render.npz:write_npz", binary=True),
-    Format("safetensors", "numbers", "attnviz.render.tensors:write_safetensors", binary=True),
+    Format(
+        "json",
+        "numbers",
+        "attnviz.render.jsontext:write_json",
+        binary=False,
+        result_writer="attnviz.render.jsontext:json_of",
+    ),
+    Format(
+        "jsonl",
+        "numbers",
+        "attnviz.render.jsontext:write_jsonl",
+        binary=False,
+        several=True,
+        result_writer="attnviz.render.jsontext:jsonl_of",
+    ),
+    Format(
+        "csv",
+        "numbers",
+        "attnviz.render.csvtext:write_csv",
+        binary=False,
+        result_writer="attnviz.render.csvtext:csv_of",
+    ),
+    Format("npz", "numbers", "attnviz.render.npz:write_npz", binary=True, result_writer="attnviz.render.npz:npz_of"),
+    Format(
+        "safetensors",
+        "numbers",
+        "attnviz.render.tensors:write_safetensors",
+        binary=True,
+        result_writer="attnviz.render.tensors:safetensors_of",
+    ),
 )
 FORMATS = {one.name: one for one in _ALL}
 

@@ -1,10 +1,13 @@
-"""A record as CSV in long form, one weight a line, for spreadsheets, R and pandas."""
+"""CSV for spreadsheets, R and pandas: records in long form, one weight a line; other results a row a line."""
 
+import csv
+import io
 from typing import BinaryIO
 
 import numpy as np
 
 from attnviz.maps import AttentionMap, AttentionRecord
+from attnviz.schema import Table
 
 COLUMNS = ("layer", "head", "query", "key", "query_text", "key_text", "weight")
 
@@ -30,6 +33,25 @@ def _write_map(one: AttentionMap, stream: BinaryIO) -> None:
                 parts = zip(keys, texts, row, strict=True)
                 lines = "".join(f"{before}{key}{query}{text}{digits % weight}\n" for key, text, weight in parts)
                 stream.write(lines.encode(errors="backslashreplace"))
+
+
+def csv_of(table: Table, stream: BinaryIO) -> None:
+    """Write a table to `stream` as UTF-8: its columns' names, then its rows; None is empty, numbers as in json.
+
+    >>> sheet = io.BytesIO()
+    >>> csv_of(Table(("head", "entropy"), (("0.1", 0.5), ("0.2", None))), sheet)
+    >>> sheet.getvalue().decode().splitlines()
+    ['head,entropy', '0.1,0.5', '0.2,']
+    """
+    sheet = io.StringIO()
+    writer = csv.writer(sheet, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows([_cell(value) for value in row] for row in table.rows)
+    stream.write(sheet.getvalue().encode(errors="backslashreplace"))
+
+
+def _cell(value: object) -> object:
+    return f"{value:.9g}" if isinstance(value, float) else value
 
 
 def quoted(text: str) -> str:

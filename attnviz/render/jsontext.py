@@ -1,4 +1,4 @@
-"""A record as strict JSON, indented or on one line: one key each, nine significant digits, written row by row."""
+"""Records and other results as strict JSON, indented or on one line: one key each, nine significant digits, written row by row."""
 
 import json
 import math
@@ -20,12 +20,22 @@ def write_json(record: AttentionRecord, stream: BinaryIO) -> None:
     float32 values have nine significant digits and float64 ones seventeen, so both read back exactly;
     NaN and infinities are null, and a note says so.
     """
-    _write(to_fields(record), stream, "\n")
+    json_of(to_fields(record), stream)
 
 
 def write_jsonl(record: AttentionRecord, stream: BinaryIO) -> None:
     """Write `record` to `stream` as `write_json` does, but on one line: records may follow each other."""
-    _write(to_fields(record), stream, "")
+    jsonl_of(to_fields(record), stream)
+
+
+def json_of(fields: Fields, stream: BinaryIO) -> None:
+    """Write any result to `stream`, as `write_json` writes a record."""
+    _write(fields, stream, "\n")
+
+
+def jsonl_of(fields: Fields, stream: BinaryIO) -> None:
+    """Write any result to `stream` on one line."""
+    _write(fields, stream, "")
 
 
 def _write(fields: Fields, stream: BinaryIO, line_end: str) -> None:

@@ -1,4 +1,4 @@
-"""A record as a NumPy archive: the names of the JSON, without pickles, the same bytes for the same record."""
+"""Records and other results as NumPy archives: the names of the JSON, no pickles, always the same bytes."""
 
 import json
 from typing import Any, BinaryIO
@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attnviz.maps import AttentionRecord
-from attnviz.schema import to_fields
+from attnviz.schema import Fields, to_fields
 
 
 def write_npz(record: AttentionRecord, stream: BinaryIO) -> None:
@@ -16,7 +16,11 @@ def write_npz(record: AttentionRecord, stream: BinaryIO) -> None:
     Numbers and lists of strings are arrays of their own; what is neither, such as the provenance, is its
     JSON text.
     """
-    fields = to_fields(record)
+    npz_of(to_fields(record), stream)
+
+
+def npz_of(fields: Fields, stream: BinaryIO) -> None:
+    """Write any result to `stream`, as `write_npz` writes a record."""
     members: dict[str, Any] = {name: as_array(value) for name, value in fields.plain.items()} | fields.arrays
     np.savez(stream, **members)
 

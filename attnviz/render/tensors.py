@@ -1,4 +1,4 @@
-"""A record as safetensors: the arrays by their names, everything else as JSON in the metadata."""
+"""Records and other results as safetensors: the arrays by their names, everything else as JSON in the metadata."""
 
 import json
 from typing import BinaryIO
@@ -7,7 +7,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from attnviz.maps import AttentionRecord
-from attnviz.schema import to_fields
+from attnviz.schema import Fields, to_fields
 
 METADATA = "attnviz"
 """The one key of the metadata: with several, their order would differ from run to run."""
@@ -15,6 +15,10 @@ METADATA = "attnviz"
 
 def write_safetensors(record: AttentionRecord, stream: BinaryIO) -> None:
     """Write `record` to `stream`; the same record gives the same bytes."""
-    fields = to_fields(record)
+    safetensors_of(to_fields(record), stream)
+
+
+def safetensors_of(fields: Fields, stream: BinaryIO) -> None:
+    """Write any result to `stream`, as `write_safetensors` writes a record."""
     arrays = {name: np.ascontiguousarray(array) for name, array in fields.arrays.items()}
     stream.write(save(arrays, metadata={METADATA: json.dumps(fields.plain)}))
