@@ -36,7 +36,7 @@ def _write_map(one: AttentionMap, stream: BinaryIO) -> None:
 
 
 def csv_of(table: Table, stream: BinaryIO) -> None:
-    """Write a table to `stream` as UTF-8: its columns' names, then its rows; None is empty, numbers as in json.
+    """Write a table to `stream` as UTF-8: its columns' names, then its rows; None is empty, numbers read back exactly.
 
     >>> sheet = io.BytesIO()
     >>> csv_of(Table(("head", "entropy"), (("0.1", 0.5), ("0.2", None))), sheet)
@@ -46,12 +46,8 @@ def csv_of(table: Table, stream: BinaryIO) -> None:
     sheet = io.StringIO()
     writer = csv.writer(sheet, lineterminator="\n")
     writer.writerow(table.columns)
-    writer.writerows([_cell(value) for value in row] for row in table.rows)
+    writer.writerows(table.rows)
     stream.write(sheet.getvalue().encode(errors="backslashreplace"))
-
-
-def _cell(value: object) -> object:
-    return f"{value:.9g}" if isinstance(value, float) else value
 
 
 def quoted(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Records and other results as strict JSON, indented or on one line: one key each, nine significant digits, written row by row."""
+"""Records and other results as strict JSON, indented or on one line: nine significant digits, written row by row."""
 
 import json
 import math
