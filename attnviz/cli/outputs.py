@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,13 +50,16 @@ class Output:
         return Path(re.sub(r"\{(n|layer|head)\}", lambda match: str(values[match[1]]), str(self.path)))
 
 
-def parse_outputs(paths: Sequence[Path], format_name: str | None, sources: Sequence[Path]) -> list[Output]:
+def parse_outputs(
+    paths: Sequence[Path], format_name: str | None, sources: Sequence[Path], places: Collection[str] = PLACES
+) -> list[Output]:
     """The outputs asked for; the terminal where none are.
 
     Args:
         paths: what came with -o.
         format_name: what came with --format, for standard output and for files whose suffix says nothing.
         sources: the files that are read, which no output may be.
+        places: which of `PLACES` mean something for this command.
 
     Raises:
         RequestError: a format is unknown or has no use, or a path will not do.
@@ -65,9 +68,9 @@ def parse_outputs(paths: Sequence[Path], format_name: str | None, sources: Seque
     wanted = list(paths) or [STDOUT]
     for path in wanted:
         for name in re.findall(r"\{(\w+)\}", str(path)):
-            if name not in PLACES:
-                places = ", ".join(f"{{{place}}}" for place in PLACES)
-                raise RequestError(f"output {path}: {{{name}}} stands for nothing; there is {places}")
+            if name not in places:
+                there = ", ".join(f"{{{place}}}" for place in places) or "no such place in names here"
+                raise RequestError(f"output {path}: {{{name}}} stands for nothing; there is {there}")
     if len({path if path == STDOUT else os.path.realpath(path) for path in wanted}) < len(wanted):
         raise RequestError("the same output is asked for twice")
     by_name = [path for path in wanted if path == STDOUT or path.suffix.lstrip(".").lower() not in FORMATS]

@@ -89,10 +89,11 @@ class BoardTaker:
             board = self.board(some, caption) if values else whole
             with sinks.stream(self.output, {"n": story.number, **values}) as stream:
                 function(self.output.format.writer)(replace(board, top=whole.top), look, stream)
-        return _standins(whole, look) if self.output.format.holds == "picture" else ()
+        return standins(whole, look) if self.output.format.holds == "picture" else ()
 
 
-def _standins(board: Board, look: Look) -> Sequence[str]:
+def standins(board: Board, look: Look) -> Sequence[str]:
+    """A note on the characters that pictures of the board show as codes; none where fonts have them all."""
     missing = function("attnviz.render.standins:missing_glyphs")(board, look.font)
     if not missing:
         return ()
