@@ -19,6 +19,7 @@ from attnviz.render.colors import colormap
 from attnviz.render.layout import Scene, layout
 from attnviz.render.lettering import measure
 from attnviz.render.panels import Axis, Board, Group, Look, Panel
+from attnviz.render.ranges import Range
 
 KINDS = ("png", "svg", "pdf")
 WORDS = ("[CLS]", "orange", "is", "my", "favorite", "fruit", "[SEP]")
@@ -48,7 +49,9 @@ def board_of(
     panels = [Panel(f"head {i}", v, rows, columns) for i, v in enumerate(values)]
     size = len(panels) // groups
     split = [tuple(panels[i * size : (i + 1) * size]) for i in range(groups)]
-    return Board(caption, tuple(Group(f"layer {i}", part) for i, part in enumerate(split)), top, scale=scale)
+    return Board(
+        caption, tuple(Group(f"layer {i}", part) for i, part in enumerate(split)), Range(0.0, top), scale=scale
+    )
 
 
 def scene_of(board: Board) -> Scene:

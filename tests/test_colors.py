@@ -6,16 +6,42 @@ import pytest
 from matplotlib import colormaps
 
 from attnviz.errors import RequestError
-from attnviz.render.colors import DEFAULT_COLORMAP, NAMES, colormap
+from attnviz.render.colors import DEFAULT_COLORMAP, DIVERGING, NAMES, colormap
 
 TOOL = runpy.run_path(str(Path(__file__).parent.parent / "tools" / "make_colormaps.py"))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_each_table_is_matplotlib_s(name: str) -> None:
-    wanted = colormaps[TOOL["NAMES"][name]](np.arange(256), bytes=True)[:, :3]
-    assert colormap(name).dtype == np.uint8
-    np.testing.assert_array_equal(colormap(name), wanted)
+@pytest.mark.parametrize(("name", "diverging"), [*((n, False) for n in NAMES), *((n, True) for n in DIVERGING)])
+def test_each_table_is_matplotlib_s(name: str, diverging: bool) -> None:
+    wanted = colormaps[TOOL["DIVERGING" if diverging else "NAMES"][name]](np.arange(256), bytes=True)[:, :3]
+    assert colormap(name, diverging=diverging).dtype == np.uint8
+    np.testing.assert_array_equal(colormap(name, diverging=diverging), wanted)
+
+
+@pytest.mark.parametrize("name", DIVERGING)
+def test_a_diverging_map_is_grey_in_the_middle_blue_or_violet_below_and_red_or_orange_above(name: str) -> None:
+    colors = colormap(name, diverging=True).astype(int)
+    assert np.ptp(colors[127:129], axis=1).max() <= 2
+    assert (colors[:100, 2] > colors[:100, 0]).all()
+    assert (colors[156:, 0] > colors[156:, 2]).all()
+
+
+@pytest.mark.parametrize("name", DIVERGING)
+def test_the_two_sides_of_a_diverging_map_differ_to_readers_without_red_or_green(name: str) -> None:
+    """As deuteranopes and protanopes see colours, by the matrices of Viénot, Brettel and Mollon (1999), linear RGB."""
+    deutan = np.array([[0.29275, 0.70725, 0], [0.29275, 0.70725, 0], [-0.02234, 0.02234, 1]])
+    protan = np.array([[0.11238, 0.88762, 0], [0.11238, 0.88762, 0], [0.00401, -0.00401, 1]])
+    linear = (colormap(name, diverging=True) / 255) ** 2.2
+    for matrix in (deutan, protan):
+        seen = np.clip(linear @ matrix.T, 0, 1) ** (1 / 2.2) * 255
+        assert np.linalg.norm(seen[:88] - seen[:167:-1], axis=1).min() > 40
+
+
+@pytest.mark.parametrize(("name", "diverging"), [("rdbu", False), ("viridis", True)])
+def test_a_map_of_the_other_kind_is_refused(name: str, diverging: bool) -> None:
+    kind = "diverging colour map" if diverging else "colour map"
+    with pytest.raises(RequestError, match=f"no {kind} '{name}': choose one of"):
+        colormap(name, diverging=diverging)
 
 
 def test_the_tables_are_what_the_tool_writes() -> None:

@@ -12,6 +12,7 @@ from attnviz.errors import RequestError
 from attnviz.render.layout import MAX_SIDE, Measure, Raster, Scene, Text, cell_size, layout, panels_per_line
 from attnviz.render.lettering import measure
 from attnviz.render.panels import Axis, Board, Group, Panel
+from attnviz.render.ranges import Range
 from attnviz.render.scale import SCALES, range_of, shade, ticks
 
 LEGEND = "weight", "0", "0.5", "1", "linear scale, 0 to 1"
@@ -36,7 +37,7 @@ def board(
             Group(f"layer {g}", tuple(Panel(f"head {p}", values, row_axis, column_axis) for p in range(panels)))
             for g in range(groups)
         ),
-        1.0,
+        Range(0.0, 1.0),
     )
 
 
@@ -137,39 +138,39 @@ def test_texts_name_the_axes_once_and_the_ends_of_the_range() -> None:
     scene = layout(board(2, 12, 5, 5), plain_measure)
     assert sorted(s for s in strings(scene) if s.endswith(("↓", "→"))) == ["key →", "query ↓"]
     assert strings(scene)[:6] == ["caption", *LEGEND]
-    np.testing.assert_allclose(scene.bar.values[0, [0, -1]], [0, 1])
+    np.testing.assert_allclose(scene.bars[0].values[0, [0, -1]], [0, 1])
 
 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("top", [0.001, 1.0, 1.2345])
 def test_the_legend_states_the_scale_with_ticks_where_their_shades_are(scale: str, top: float) -> None:
-    drawn = replace(board(1, 2, 3, 3), scale=scale, top=top)
+    drawn = replace(board(1, 2, 3, 3), scale=scale, range=Range(0.0, top))
     drawn.panels[0].values[0] = np.nan
     for measured in (plain_measure, measure):
         scene = layout(drawn, measured)
         check_sound(scene, measured)
         said = strings(scene)
-        assert said.index("weight") < said.index(range_of(scale, top)) < said.index("not a number")
-        bar = scene.bar
+        assert said.index("weight") < said.index(range_of(scale, Range(0.0, top))) < said.index("not a number")
+        bar = scene.bars[0]
         marks = [box.x for box in scene.boxes if box.y == bar.y + bar.height + 1 and box.width == 1]
-        assert marks == [bar.x + round(share * (bar.width - 1)) for share, _ in ticks(scale, top)]
-        for mark, (_, label) in zip(marks, ticks(scale, top), strict=True):
+        assert marks == [bar.x + round(share * (bar.width - 1)) for share, _ in ticks(scale, Range(0.0, top))]
+        for mark, (_, label) in zip(marks, ticks(scale, Range(0.0, top)), strict=True):
             text = next(text for text in scene.texts if text.string == label and text.y > bar.y + bar.height)
             assert text.x + measured(label, text.size, False) / 2 == pytest.approx(mark, abs=1)
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_rasters_have_the_shades_of_the_scale_and_the_bar_all_of_them(scale: str) -> None:
-    drawn = replace(board(1, 1, 2, 2), scale=scale, top=0.5)
+    drawn = replace(board(1, 1, 2, 2), scale=scale, range=Range(0.0, 0.5))
     drawn.panels[0].values[:] = [[0.1, 0.2], [0.0, 0.7]]
     scene = layout(drawn, plain_measure)
-    np.testing.assert_array_equal(scene.shades(scene.panels[0]), shade(drawn.panels[0].values, 0.5, scale))
-    np.testing.assert_allclose(scene.shades(scene.bar)[0], np.linspace(0, 1, 192), atol=1e-6)
+    np.testing.assert_array_equal(scene.shades(scene.panels[0]), shade(drawn.panels[0].values, Range(0.0, 0.5), scale))
+    np.testing.assert_allclose(scene.shades(scene.bars[0])[0], np.linspace(0, 1, 192), atol=1e-6)
 
 
 def test_axes_of_one_name_are_both_named() -> None:
     axis = Axis("token", ("a",))
-    scene = layout(Board("", (Group("", (Panel("", np.ones((1, 1)), axis, axis),)),), 1.0), plain_measure)
+    scene = layout(Board("", (Group("", (Panel("", np.ones((1, 1)), axis, axis),)),), Range(0.0, 1.0)), plain_measure)
     assert strings(scene) == [*LEGEND, "a", "token ↓", "a", "token →"]
 
 
@@ -211,14 +212,14 @@ def test_no_label_is_smaller_than_eleven_pixels() -> None:
 
 def test_columns_that_differ_have_labels_below_each_group() -> None:
     groups = board(1, 10, 3, 3).groups + board(1, 10, 3, 4).groups
-    texts = strings(layout(Board("", groups, 1.0), plain_measure))
+    texts = strings(layout(Board("", groups, Range(0.0, 1.0)), plain_measure))
     assert texts.count("k0") == 20
 
 
 def test_panels_of_a_group_with_different_tokens_have_their_own_labels() -> None:
     panels = board(1, 20, 3, 3).panels
     other = Panel("other", np.zeros((3, 3)), Axis("query", ("x", "y", "z")), panels[0].columns)
-    texts = strings(layout(Board("", (Group("", (*panels, other)),), 1.0), plain_measure))
+    texts = strings(layout(Board("", (Group("", (*panels, other)),), Range(0.0, 1.0)), plain_measure))
     assert texts.count("q0") == 20
     assert texts.count("x") == 1
 
@@ -232,7 +233,7 @@ def test_one_panel_of_each_layer_stand_side_by_side_with_both_titles() -> None:
 def test_small_panels_leave_room_for_their_titles() -> None:
     one = Axis("query", ("a",))
     panels = tuple(Panel(f"head {i} · 41% hidden", np.ones((1, 1)), one, one) for i in range(20))
-    scene = layout(Board("", (Group("", panels),), 1.0), plain_measure)
+    scene = layout(Board("", (Group("", panels),), Range(0.0, 1.0)), plain_measure)
     assert {panel.title for panel in panels} <= set(strings(scene))
     check_sound(scene)
 
@@ -247,7 +248,7 @@ def test_texts_are_shown_as_data_with_signs_for_what_is_invisible() -> None:
     labels = ("$x$", "\\frac", "[/INST]", "\x1b[31m", "\x00", "\ud83d", "")
     axis = Axis("key", labels)
     panel = Panel("query \x1b", np.zeros((7, 7)), axis, axis)
-    texts = strings(layout(Board("a\nb", (Group("", (panel,)),), 1.0), plain_measure))
+    texts = strings(layout(Board("a\nb", (Group("", (panel,)),), Range(0.0, 1.0)), plain_measure))
     assert {"$x$", "\\frac", "[/INST]", "␛[31m", "␀", "⟨U+D83D⟩", "⟨empty⟩", "query ␛", "a␊b"} <= set(texts)
 
 
@@ -257,18 +258,17 @@ def test_texts_are_shown_as_data_with_signs_for_what_is_invisible() -> None:
 )
 def test_pooled_boards_say_what_a_cell_stands_for(rows: int, columns: int, note: str | None) -> None:
     panel = Panel("", np.zeros((1, 1)), Axis("query", ("0–1",), rows), Axis("key", ("0–3",), columns))
-    texts = strings(layout(Board("", (Group("", (panel,)),), 1.0), plain_measure))
+    texts = strings(layout(Board("", (Group("", (panel,)),), Range(0.0, 1.0)), plain_measure))
     said = [s for s in texts if s.startswith("each cell")]
     assert said == ([f"each cell is the mean of {note}"] if note else [])
 
 
 def test_missing_values_have_a_legend_only_where_there_are_some() -> None:
     drawn = board(1, 2, 3, 3)
-    assert layout(drawn, plain_measure).missing is None
+    assert layout(drawn, plain_measure).samples == ()
     drawn.panels[1].values[2, 0] = np.nan
     scene = layout(drawn, plain_measure)
-    assert scene.missing is not None
-    assert np.isnan(scene.missing.values).all()
+    assert np.isnan(scene.samples[0].values).all()
     assert "not a number" in strings(scene)
     check_sound(scene)
 
@@ -292,7 +292,7 @@ def test_too_many_panels_are_refused_with_what_to_choose() -> None:
 
 
 def test_an_empty_board_is_a_caption_and_a_colour_bar() -> None:
-    assert strings(layout(Board("nothing", (), 1.0), plain_measure)) == ["nothing", *LEGEND]
+    assert strings(layout(Board("nothing", (), Range(0.0, 1.0)), plain_measure)) == ["nothing", *LEGEND]
 
 
 @pytest.mark.parametrize("n", [1, 7, 13, 24, 31, 64, 128, 300, 512])

@@ -1,7 +1,5 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from attnviz.arrays import Floats
 from attnviz.collect import HeatmapCollector, tile_edges
@@ -18,9 +16,9 @@ from attnviz.render.panels import (
     heads_board,
     layer_title,
     queries_board,
-    range_top,
     token_axis,
 )
+from attnviz.render.ranges import Range, weight_range
 from attnviz.render.scale import SCALES
 from attnviz.tokens import Tokens, visible
 
@@ -49,63 +47,6 @@ def heatmaps(*maps: AttentionMap, rows: int = 9, columns: int = 9) -> tuple[Heat
     for one in maps:
         collector.add(one)
     return collector.result()
-
-
-# the range of colours
-
-
-@pytest.mark.parametrize(
-    ("largest", "top"),
-    [
-        (1.0, 1.0),
-        (0.7, 1.0),
-        (0.5001, 1.0),
-        (0.5, 1.0),
-        (0.3, 1.0),
-        (0.2, 0.2),
-        (0.11, 0.2),
-        (0.1, 0.1),
-        (0.06, 0.1),
-        (0.05, 0.05),
-        (0.03, 0.05),
-        (0.004, 0.005),
-        (0.001, 0.001),
-        (1e-6, 0.001),
-        (0.0, 0.001),
-        (1.25, 1.25),
-        (17.0, 17.0),
-    ],
-)
-def test_the_range_ends_at_the_smallest_round_number_that_holds_all(largest: float, top: float) -> None:
-    assert range_top([np.array([[0.0, largest], [0.0, 0.0]])]) == top
-
-
-@pytest.mark.parametrize("top", [0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 1.0])
-def test_a_round_number_in_float32_is_that_number(top: float) -> None:
-    assert range_top([np.array([top], np.float32)]) == top
-    assert range_top([np.nextafter(np.array([top], np.float32), np.float32(2))]) == top
-
-
-def test_the_range_is_one_for_all_panels() -> None:
-    assert range_top([np.array([0.01]), np.array([[0.3]]), np.array([0.001])]) == 1.0
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_what_is_no_number_has_no_part_in_the_range(bad: float) -> None:
-    assert range_top([np.array([bad, 0.15])]) == 0.2
-    assert range_top([np.array([bad, bad]), np.array([0.15])]) == 0.2
-
-
-@pytest.mark.parametrize("values", [[], [np.zeros((0, 3))], [np.array([np.nan])], [np.array([np.inf])]])
-def test_the_range_of_no_numbers_ends_at_1(values: list[Floats]) -> None:
-    assert range_top(values) == 1.0
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
-def test_no_weight_is_over_the_top_nor_the_top_over_1(values: list[float]) -> None:
-    top = range_top([np.array(values)])
-    assert max(values) <= top * (1 + 1e-6)
-    assert 0.001 <= top <= 1
 
 
 # names
@@ -177,7 +118,7 @@ def test_a_board_of_heads_has_a_panel_a_head_with_queries_down() -> None:
             assert (panel.rows, panel.columns) == (Axis("query", QUERY.text), Axis("key", KEY.text))
             np.testing.assert_array_equal(panel.values, wanted)
     assert board.panels == board.groups[0].panels + board.groups[1].panels
-    assert board.top == range_top([first, second])
+    assert board.range == weight_range([first, second])
     assert board.step == 1
     assert board.view == "heads"
 
@@ -206,8 +147,8 @@ def test_a_board_knows_how_many_tokens_its_tiles_stand_for(rows: int, columns: i
 
 
 def test_an_empty_board_draws_weights_one_by_one() -> None:
-    assert Board("", (), 1.0).step == 1
-    assert Board("", (Group("", ()),), 1.0).panels == ()
+    assert Board("", (), Range(0.0, 1.0)).step == 1
+    assert Board("", (Group("", ()),), Range(0.0, 1.0)).panels == ()
     assert heads_board((), "").groups == ()
 
 

@@ -10,6 +10,7 @@ import pytest
 from attnviz.errors import RequestError
 from attnviz.render.colors import MISSING, NAMES
 from attnviz.render.panels import Axis, Board, Group, Look, Panel
+from attnviz.render.ranges import Range
 from attnviz.render.scale import SCALES, shade
 from tests.pictures import KINDS, board_of, color_of, heatmaps, scene_of, written
 
@@ -73,7 +74,7 @@ def test_the_top_of_the_range_has_the_last_colour(kind: str) -> None:
 def test_colours_follow_the_scale(kind: str, scale: str) -> None:
     values = np.array([[0.0, 0.001, 0.5], [0.02, 0.2, np.nan]])
     found = heatmaps(board_of(values, scale=scale), kind)[0].colors
-    shades = shade(values, 1.0, scale)
+    shades = shade(values, Range(0.0, 1.0), scale)
     assert found[1, 2].tolist() == list(MISSING)
     assert found.reshape(-1, 3)[:5].tolist() == [color_of(share) for share in shades.reshape(-1)[:5]]
 
@@ -126,7 +127,7 @@ def test_another_process_gives_the_same_bytes(kind: str) -> None:
 @pytest.mark.parametrize("values", [np.eye(len(TOKENS)), np.full((len(TOKENS),) * 2, np.nan)])
 def test_any_token_can_be_drawn(kind: str, values: np.ndarray) -> None:
     names = Axis("query", TOKENS), Axis("key", TOKENS)
-    board = Board("日本 \x1b \ud83d $", (Group("\x00", (Panel("\udc00", values, *names),)),), 1.0)
+    board = Board("日本 \x1b \ud83d $", (Group("\x00", (Panel("\udc00", values, *names),)),), Range(0.0, 1.0))
     look = Look(description="日本 \x1b \ud83d")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -142,8 +143,8 @@ def test_panels_of_any_shape_can_be_drawn(kind: str, shape: tuple[int, int]) -> 
 
 def test_panels_and_boards_of_nothing_can_be_drawn(kind: str) -> None:
     nothing = Panel("head 0", np.zeros((0, 3)), Axis("query", ()), Axis("key", ("a", "b", "c")))
-    assert written(Board("", (Group("", (nothing,)),), 1.0), kind)
-    assert written(Board("nothing", (), 1.0), kind)
+    assert written(Board("", (Group("", (nothing,)),), Range(0.0, 1.0)), kind)
+    assert written(Board("nothing", (), Range(0.0, 1.0)), kind)
 
 
 def test_many_panels_can_be_drawn(kind: str) -> None:

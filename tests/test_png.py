@@ -8,19 +8,29 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from attnviz.render.colors import MISSING, NAMES
+from attnviz.render.colors import DIVERGING, MISSING, NAMES, Colors, colormap
 from attnviz.render.lettering import lettered
 from attnviz.render.panels import Axis, Board, Group, Look, Panel
-from attnviz.render.png import palette, png, write_png
+from attnviz.render.png import Palette, png, write_png
+from attnviz.render.ranges import Range
 from tests.pictures import board_of, decoded, scene_of
 
 GOLDEN = Path(__file__).parent / "golden" / "png"
 
 
-@pytest.mark.parametrize("cmap", NAMES)
-def test_the_colour_for_missing_values_is_far_from_all_others(cmap: str) -> None:
-    others = np.delete(palette(cmap), 239, axis=0).astype(int)
-    assert palette(cmap)[239].tolist() == list(MISSING)
+@pytest.mark.parametrize(
+    ("maps", "kinds"),
+    [
+        *(((colormap(name),), (False,)) for name in NAMES),
+        *(((colormap(name, diverging=True),), (True,)) for name in DIVERGING),
+        ((colormap("viridis"), colormap("rdbu", diverging=True)), (False, True)),
+    ],
+)
+def test_the_colour_for_missing_values_is_far_from_all_others(maps: tuple[Colors, ...], kinds: tuple[bool]) -> None:
+    palette = Palette(maps, kinds)
+    assert palette.colors.shape == (256, 3)
+    others = palette.colors[[i for i in range(256) if not 238 <= i <= 239 or (i == 238 and len(maps) == 1)]].astype(int)
+    assert palette.colors[239].tolist() == list(MISSING)
     assert np.sqrt(((others - MISSING) ** 2).sum(axis=1)).min() > 80
 
 
@@ -40,7 +50,8 @@ def test_letters_are_smooth_and_dark_on_white() -> None:
 
 
 def test_labels_below_read_upwards_and_end_at_their_column() -> None:
-    board = Board("", (Group("", (Panel("", np.zeros((1, 1)), Axis("q", ("i",)), Axis("k", ("LLLLLLLL",))),)),), 1.0)
+    panel = Panel("", np.zeros((1, 1)), Axis("q", ("i",)), Axis("k", ("LLLLLLLL",)))
+    board = Board("", (Group("", (panel,)),), Range(0.0, 1.0))
     text = next(text for text in scene_of(board).texts if text.rotation == 90)
     levels, left, above = lettered(text.string, text.size)
     upright = np.rot90(levels)
@@ -52,14 +63,14 @@ def test_labels_below_read_upwards_and_end_at_their_column() -> None:
 
 @pytest.mark.parametrize("description", ["attnviz 0.1 · {a: 1}", "日本", "half \ud800 a pair"])
 def test_the_description_is_kept_in_the_file(description: str) -> None:
-    with Image.open(io.BytesIO(png(board_of(np.ones((1, 1))), description=description))) as image:
+    with Image.open(io.BytesIO(png(board_of(np.ones((1, 1))), Look(description=description)))) as image:
         assert image.info["Description"] == description.encode("utf-8", "backslashreplace").decode()
 
 
 def test_it_is_written_as_the_look_says() -> None:
     stream, board = io.BytesIO(), board_of(np.ones((1, 1)))
     write_png(board, Look(cmap="magma", description="x"), stream)
-    assert stream.getvalue() == png(board, "magma", "x") != png(board)
+    assert stream.getvalue() == png(board, Look("magma", description="x")) != png(board)
 
 
 def test_neither_matplotlib_nor_a_needless_part_of_pillow_is_imported() -> None:
@@ -67,8 +78,9 @@ def test_neither_matplotlib_nor_a_needless_part_of_pillow_is_imported() -> None:
         "import sys, numpy as np\n"
         "from attnviz.render.panels import Axis, Board, Group, Panel\n"
         "from attnviz.render.png import png\n"
+        "from attnviz.render.ranges import Range\n"
         "panel = Panel('t', np.ones((1, 1)), Axis('query', ('a',)), Axis('key', ('日',)))\n"
-        "png(Board('c', (Group('g', (panel,)),), 1.0))\n"
+        "png(Board('c', (Group('g', (panel,)),), Range(0.0, 1.0)))\n"
         "print([m for m in sys.modules if m.split('.')[0] in ('matplotlib', 'torch') or m == 'PIL.JpegImagePlugin'])\n"
     )
     run = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
@@ -87,7 +99,7 @@ def golden_boards() -> dict[str, Board]:
         "layers": board_of(*weights, groups=2),
         "sqrt": board_of(*weights[:4], scale="sqrt"),
         "missing": board_of(*missing),
-        "pooled": Board("pooled", (Group("decoder layer 3", (pooled,)),), 0.1),
+        "pooled": Board("pooled", (Group("decoder layer 3", (pooled,)),), Range(0.0, 0.1)),
     }
 
 

@@ -25,9 +25,10 @@ from attnviz.maps import AttentionMap, StoredWeights
 from attnviz.render import terminal_cells, terminal_style
 from attnviz.render.colors import NAMES, colormap
 from attnviz.render.panels import Axis, Board, Group, Panel, heads_board, queries_board
+from attnviz.render.ranges import Range
 from attnviz.render.scale import SCALES, range_of, shade, ticks
 from attnviz.render.terminal import TerminalStyle, heads_view, overview, query_view, tile_limits, view
-from attnviz.render.terminal_cells import LEVELS, background, half_blocks
+from attnviz.render.terminal_cells import LEVELS, Pen, Tints, background, half_blocks
 from attnviz.tokens import Tokens
 
 GOLDEN = Path(__file__).parent / "golden" / "terminal"
@@ -51,6 +52,7 @@ AWKWARD = (
     "🇧🇷",
 )
 PLAIN, COLOR = TerminalStyle(100, color=False), TerminalStyle(100, color=True)
+PEN = Pen(COLOR, Range(0.0, 1.0), "linear")
 
 
 @pytest.fixture(autouse=True)
@@ -93,7 +95,7 @@ def board_of(
     rows = Axis("query", tuple(f"q{i}" for i in range(array.shape[1])))
     columns = Axis("key", tuple(f"k{i}" for i in range(array.shape[2])))
     panels = tuple(Panel(f"head {i}", values, rows, columns) for i, values in enumerate(array))
-    return Board("a caption", tuple(Group(f"layer {i}", panels) for i in range(n_layers)), top)
+    return Board("a caption", tuple(Group(f"layer {i}", panels) for i in range(n_layers)), Range(0.0, top))
 
 
 def tokens_of(n: int) -> tuple[str, ...]:
@@ -269,7 +271,7 @@ def test_shades_mean_what_the_legend_says() -> None:
 def test_half_blocks_hold_the_upper_and_the_lower_row() -> None:
     low, high = (tuple(colormap("viridis")[i]) for i in (0, 255))
     pink = (255, 0, 255)
-    lines = half_blocks(np.array([[0.0, 1.0], [1.0, np.nan], [1.0, 0.0]]), COLOR)
+    lines = half_blocks(np.array([[0.0, 1.0], [1.0, np.nan], [1.0, 0.0]]), PEN)
     assert [[(segment.text, ink(segment), ground(segment)) for segment in line] for line in lines] == [
         [("▀", low, high), ("▀", high, pink)],
         [("▀", high, None), ("▀", low, None)],
@@ -293,7 +295,7 @@ def test_all_panels_share_one_range() -> None:
 @pytest.mark.parametrize("system", [ColorSystem.TRUECOLOR, ColorSystem.EIGHT_BIT, ColorSystem.STANDARD])
 def test_numbers_can_be_read_on_every_colour(cmap: str, system: ColorSystem) -> None:
     for level in range(-1, LEVELS):
-        style = background(cmap, level)
+        style = background(Tints(cmap), level)
         assert style.color is not None
         assert style.bgcolor is not None
         text, behind = (luminance(color.downgrade(system).get_truecolor()) for color in (style.color, style.bgcolor))
@@ -330,7 +332,7 @@ def test_shades_and_colours_follow_the_scale_of_the_whole_panel(scale: str, widt
     values = np.array([[0.0, 0.001, 0.02, 0.2], [0.5, np.nan, 0.3, 0.1]])
     values = np.hstack([values, np.zeros((2, 35)), [[0.9], [0.6]]])
     board = scaled(scale, values)
-    wanted = shade(board.panels[0].values, 1.0, scale)
+    wanted = shade(board.panels[0].values, Range(0.0, 1.0), scale)
     plain = lines_of(heads_view(board, TerminalStyle(width, color=False)))
     rows = [[row for row in plain if row.lstrip().startswith(f"{i} q{i}")] for i in range(2)]
     signs = ["".join(row.split("│")[1].ljust(40 if width == 60 else 0) for row in lines)[:40] for lines in rows]
@@ -338,7 +340,7 @@ def test_shades_and_colours_follow_the_scale_of_the_whole_panel(scale: str, widt
         steps = np.searchsorted([0.03, 0.1, 0.25, 0.5, 0.75], wanted[i], side="right")
         expected = "".join("?" if np.isnan(v) else " ·░▒▓█"[s] for v, s in zip(wanted[i], steps, strict=True))
         assert signs[i] == expected
-    lines = half_blocks(wanted[:2], COLOR)
+    lines = half_blocks(wanted[:2], PEN)
     assert (ink(lines[0][0]), ground(lines[0][0])) == tuple(
         tuple(colormap("viridis")[round(round(v * 63) * 255 / 63)].tolist()) for v in wanted[:2, 0]
     )
@@ -369,7 +371,7 @@ def test_colours_of_numbers_follow_the_scale(draw: Callable[[Board, TerminalStyl
     values = np.array([[0.04, 0.0, 0.5], [0.25, 0.01, 0.0]])
     shown = draw(replace(board_of(values[None]), scale=scale), COLOR).segments
     found = {ground(segment) for segment in shown} | {ink(segment) for segment in shown}
-    levels = np.rint(shade(values, 1.0, scale) * 63) * 255 / 63
+    levels = np.rint(shade(values, Range(0.0, 1.0), scale) * 63) * 255 / 63
     assert {tuple(colormap("viridis")[round(level)].tolist()) for level in levels.reshape(-1).tolist()} <= found
 
 
@@ -381,10 +383,10 @@ def test_the_scale_is_said_beside_its_colours(
 ) -> None:
     board = replace(board_of([[[0.1, 0.2]]], top=0.2), scale=scale)
     lines = lines_of(draw(board, TerminalStyle(width, color=True)))
-    (_, first), *_, (_, last) = ticks(scale, 0.2)
+    (_, first), *_, (_, last) = ticks(scale, Range(0.0, 0.2))
     assert lines[1].startswith(f"weight {first} ")
     assert lines[1].endswith(f" {last}")
-    assert range_of(scale, 0.2) in " ".join(lines)
+    assert range_of(scale, Range(0.0, 0.2)) in " ".join(lines)
     assert max(map(cell_len, lines)) <= width
 
 
@@ -405,7 +407,7 @@ def test_a_weight_that_is_just_a_step_has_the_shade_that_begins_there() -> None:
     values = np.array([[0.03, 0.1, 0.25]], np.float32)
     board = scaled("linear", values)
     panel = replace(board.panels[0], values=board.panels[0].values.astype(np.float32))
-    lines = lines_of(heads_view(Board("", (Group("", (panel,)),), 1.0), TerminalStyle(60, color=False)))
+    lines = lines_of(heads_view(Board("", (Group("", (panel,)),), Range(0.0, 1.0)), TerminalStyle(60, color=False)))
     assert row_of(lines, " 0 q0").split("│")[1].rstrip() == "·░▒"
 
 
@@ -450,14 +452,14 @@ def test_repeated_tokens_get_their_positions() -> None:
 
 def test_layers_of_other_shapes_say_how_to_read_them() -> None:
     large, small = board_of(np.full((1, 40, 40), 0.2)), board_of(np.full((1, 2, 2), 0.2))
-    both = Board("a caption", (large.groups[0], small.groups[0]), 1.0)
+    both = Board("a caption", (large.groups[0], small.groups[0]), Range(0.0, 1.0))
     lines = lines_of(heads_view(both, TerminalStyle(60, color=False)))
     assert "layer 0 (21 means 0.21)" in lines
     assert any(line.startswith("layer 0 (blank below 0.03") for line in lines)
 
 
 def test_a_long_caption_takes_three_lines_at_most() -> None:
-    board = Board("word " * 500, board_of([[[0.2]]]).groups, 1.0)
+    board = Board("word " * 500, board_of([[[0.2]]]).groups, Range(0.0, 1.0))
     lines = lines_of(heads_view(board, PLAIN))
     assert next(i for i, line in enumerate(lines) if line.startswith("weight")) <= 3
 
@@ -490,7 +492,7 @@ def test_a_wide_table_is_cut_into_blocks_with_their_labels() -> None:
 def test_queries_of_one_text_are_told_apart() -> None:
     one = board_of([[[0.2]]]).panels[0]
     panels = (Panel("query the", one.values, one.rows, one.columns),) * 2
-    lines = lines_of(query_view(Board("a caption", (Group("layer 0", panels),), 1.0), PLAIN))
+    lines = lines_of(query_view(Board("a caption", (Group("layer 0", panels),), Range(0.0, 1.0)), PLAIN))
     assert "query the (1 of 2)" in lines
     assert "query the (2 of 2)" in lines
 

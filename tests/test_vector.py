@@ -17,6 +17,7 @@ import pytest
 from PIL import Image
 
 from attnviz.render.panels import Axis, Board, Group, Look, Panel
+from attnviz.render.ranges import Range
 from attnviz.tokens import visible
 from tests.pictures import SVG, board_of, decoded, scene_of, written
 from tests.test_pictures import TOKENS
@@ -26,7 +27,9 @@ GOLDEN = Path(__file__).parent / "golden" / "vector"
 
 def awkward() -> Board:
     names = Axis("query", TOKENS), Axis("key", TOKENS)
-    return Board("a <caption> & more", (Group("layer 0", (Panel("head 0", np.eye(len(TOKENS)), *names),)),), 1.0)
+    return Board(
+        "a <caption> & more", (Group("layer 0", (Panel("head 0", np.eye(len(TOKENS)), *names),)),), Range(0.0, 1.0)
+    )
 
 
 def tree(board: Board, look: Look | None = None) -> ET.Element:
@@ -171,7 +174,7 @@ def test_a_pdf_looks_like_the_png(tmp_path: Path) -> None:
 def test_the_texts_of_a_pdf_can_be_searched(tmp_path: Path) -> None:
     labels = ("orange", "$x$", "</script>", "שלום")
     panel = Panel("head 0", np.eye(4), Axis("query", labels), Axis("key", labels))
-    (tmp_path / "a.pdf").write_bytes(written(Board("a caption", (Group("layer 0", (panel,)),), 1.0), "pdf"))
+    (tmp_path / "a.pdf").write_bytes(written(Board("a caption", (Group("layer 0", (panel,)),), Range(0.0, 1.0)), "pdf"))
     said = subprocess.run(["pdftotext", str(tmp_path / "a.pdf"), "-"], check=True, capture_output=True).stdout.decode()
     assert [s for s in ("a caption", "weight", "layer 0", "head 0", "query", *labels) if s not in said] == []
 
@@ -181,7 +184,7 @@ def golden_boards() -> dict[str, Board]:
     axes = Axis("query", ("a", "$b$", "é")), Axis("key", ("a", "$b$", "é"))
     panels = tuple(Panel(f"head {i}", values, *axes) for i, values in enumerate(weights))
     groups = (Group("layer 0", panels),)
-    return {scale: Board("three tokens", groups, 1.0, scale=scale) for scale in ("linear", "sqrt")}
+    return {scale: Board("three tokens", groups, Range(0.0, 1.0), scale=scale) for scale in ("linear", "sqrt")}
 
 
 MADE_WITH = "3.11.2"

@@ -88,7 +88,7 @@ class BoardTaker:
         for values, some in parts(heatmaps, self.output.places, Heatmap.head):
             board = self.board(some, caption) if values else whole
             with sinks.stream(self.output, {"n": story.number, **values}) as stream:
-                function(self.output.format.writer)(replace(board, top=whole.top), look, stream)
+                function(self.output.format.writer)(replace(board, range=whole.range), look, stream)
         return standins(whole, look) if self.output.format.holds == "picture" else ()
 
 

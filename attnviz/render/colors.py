@@ -7,14 +7,18 @@ import numpy as np
 import numpy.typing as npt
 
 from attnviz.errors import RequestError
-from attnviz.render.colormaps import TABLES
+from attnviz.render import colormaps
 
 Colors = npt.NDArray[np.uint8]
 """[step, 3]: red, green, blue."""
 
-NAMES: tuple[str, ...] = tuple(TABLES)
+NAMES: tuple[str, ...] = tuple(colormaps.SEQUENTIAL)
+"""The maps for sequential ranges."""
 DEFAULT_COLORMAP = "viridis"
 """Even steps to the eye, also in grey print and to colour-blind readers."""
+DIVERGING: tuple[str, ...] = tuple(colormaps.DIVERGING)
+"""The maps for signed ranges, with a neutral colour in the middle; colour-blind readers can tell their ends apart."""
+DEFAULT_DIVERGING = "rdbu"
 
 MISSING = (187, 51, 255)
 """Where a value is not a number: a violet apart from every map and from white, to colour-blind readers too."""
@@ -31,18 +35,24 @@ def grey(ink: float) -> int:
 
 
 @cache
-def colormap(name: str) -> Colors:
+def colormap(name: str, *, diverging: bool = False) -> Colors:
     """The 256 colours [256, 3] of the map `name`, read-only.
+
+    Args:
+        name: one of `NAMES`, or where it is to be a diverging map of `DIVERGING`.
+        diverging: which of them.
 
     Raises:
         RequestError: there is no such map.
 
-    >>> colormap("greys")[[0, 255]].tolist()
-    [[255, 255, 255], [0, 0, 0]]
+    >>> colormap("greys")[[0, 255]].tolist(), colormap("rdbu", diverging=True)[127].tolist()
+    ([[255, 255, 255], [0, 0, 0]], [246, 246, 246])
     """
-    digits = TABLES.get(name.casefold())
+    tables = colormaps.DIVERGING if diverging else colormaps.SEQUENTIAL
+    digits = tables.get(name.casefold())
     if digits is None:
-        near = get_close_matches(name.casefold(), NAMES, n=1)
+        kind = "diverging colour map" if diverging else "colour map"
+        near = get_close_matches(name.casefold(), tables, n=1)
         guess = f"; did you mean {near[0]}?" if near else ""
-        raise RequestError(f"no colour map {name!r}: choose one of {', '.join(NAMES)}{guess}")
+        raise RequestError(f"no {kind} {name!r}: choose one of {', '.join(tables)}{guess}")
     return np.frombuffer(bytes.fromhex(digits), np.uint8).reshape(256, 3)

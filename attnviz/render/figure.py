@@ -14,11 +14,11 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.path import Path
 from matplotlib.transforms import Affine2D
 
-from attnviz.render.colors import Colors, grey
+from attnviz.render.colors import grey
 from attnviz.render.layout import Box, Raster, Scene, Text
 from attnviz.render.lettering import runs
 from attnviz.render.panels import Look
-from attnviz.render.png import color_indices, palette
+from attnviz.render.png import Palette
 from attnviz.tokens import visible
 
 _SETTINGS = {"svg.hashsalt": "attnviz", "svg.fonttype": "path", "pdf.fonttype": 3}
@@ -70,7 +70,8 @@ class _Picture(Artist):
     def __init__(self, scene: Scene, look: Look, scale: float) -> None:
         super().__init__()
         self._scene, self._font, self._scale = scene, look.font, scale
-        self._colors: Colors = palette(look.cmap)
+        self._palette = Palette.of(scene, look)
+        self._colors = self._palette.colors
 
     def draw(self, renderer: RendererBase) -> None:
         """Draw it; matplotlib calls this."""
@@ -94,7 +95,7 @@ class _Picture(Artist):
         place = Affine2D().scale(raster.width, -raster.height).translate(raster.x, self._up(raster.y))
         context = _context(renderer)
         context.set_gid(f"heatmap-{i}")  # type: ignore[arg-type]  # its stubs ask for a number
-        image = self._colors[color_indices(self._scene.shades(raster))]
+        image = self._colors[self._palette.indices(self._scene.shades(raster), raster.range)]
         renderer.draw_image(context, 0, 0, image, place.scale(self._scale))
 
     def _text(self, renderer: RendererBase, text: Text, i: int) -> None:

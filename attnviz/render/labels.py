@@ -13,8 +13,13 @@ _LRM = "\u200e"
 
 _SIGNS = {"␣": "<SP>", "␡": "\\x7f", "◌": "", "⟨": "<", "⟩": ">"} | {chr(0x2400 + i): f"\\x{i:02x}" for i in range(32)}
 """What `visible` puts in, for encodings without it."""
-_PUNCTUATION = {"…": "..", "–": "-", "×": "x", "·": "-"}
+_PUNCTUATION = {"…": "..", "–": "-", "−": "-", "×": "x", "·": "-"}
 """Likewise for what our own titles and notes are written with."""
+_FORMULAS = {
+    "·": "*", "√": "sqrt ", "Σ": "sum", "∑": "sum", "∈": "in", "≤": "<=", "≥": ">=", "≈": "~", "→": "->", "∞": "inf",
+    "π": "pi", "θ": "theta", "‖": "||",
+}  # fmt: skip
+"""Likewise for formulas."""
 
 
 def graphemes(text: str) -> list[str]:
@@ -94,6 +99,29 @@ def written(text: str, encoding: str) -> str:
     '5 x 5 ..'
     """
     return guarded(_written(visible(text), encoding, _SIGNS | _PUNCTUATION), encoding)
+
+
+def written_prose(text: str, encoding: str) -> str:
+    """Our own prose likewise, its formulas in letters: of raised and lowered ones Unicode knows which they are.
+
+    >>> written_prose("softmax(QKᵀ / √dₖ) · V, V ∈ ℝⁿ", "ascii")
+    'softmax(QK^T / sqrt d_k) * V, V in R^n'
+    """
+    signs = _SIGNS | _PUNCTUATION | _FORMULAS | {c: _in_letters(c) for c in set(text) if unicodedata.decomposition(c)}
+    return guarded(_written(visible(text), encoding, signs), encoding)
+
+
+def _in_letters(c: str) -> str:
+    """A raised, lowered or otherwise styled character as those that it is made from.
+
+    >>> _in_letters("ᵀ"), _in_letters("ₖ"), _in_letters("ℝ")
+    ('^T', '_k', 'R')
+    """
+    kind, *codes = unicodedata.decomposition(c).split()
+    if not kind.startswith("<"):
+        return _escape(c)
+    plain = "".join(chr(int(code, 16)) for code in codes)
+    return {"<super>": "^", "<sub>": "_"}.get(kind, "") + (plain if plain.isascii() else _escape(plain))
 
 
 def _written(text: str, encoding: str, instead: dict[str, str]) -> str:

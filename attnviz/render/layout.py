@@ -2,9 +2,10 @@
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from attnviz.arrays import Floats
 from attnviz.errors import RequestError
 from attnviz.render.panels import Axis, Board, Group, Panel
+from attnviz.render.ranges import Range
 from attnviz.render.scale import range_of, shade, ticks
 from attnviz.tokens import visible
 
@@ -61,6 +63,10 @@ class Raster:
     height: int
     values: Floats
     """[row, column], row 0 at the top; NaN for a value that is not a number."""
+    range: Range
+    """From the first colour to the last."""
+    is_bar: bool = False
+    """Whether it shows the colours themselves: the values are shares of them, not of the range."""
 
 
 @dataclass(frozen=True)
@@ -69,27 +75,25 @@ class Scene:
 
     width: int
     height: int
-    top: float
-    """The value of the last colour; 0 has the first."""
     scale: str
     """How the colours follow the values."""
     panels: tuple[Raster, ...]
     """In the order of the board's."""
-    bar: Raster
-    """The colour bar: a row of shades from 0 to 1."""
-    missing: Raster | None
-    """What the colour for "not a number" is shown with; None where every value is a number."""
+    bars: tuple[Raster, ...]
+    """The colour bars, each a row of shades from 0 to 1: the board's, then those of groups with their own range."""
+    samples: tuple[Raster, ...]
+    """What the colour for "not a number" is shown with, beside the bars of panels with such values."""
     boxes: tuple[Box, ...]
     texts: tuple[Text, ...]
 
     @property
     def rasters(self) -> tuple[Raster, ...]:
-        """Everything with colours: the panels, the bar and the sample for what is missing."""
-        return (*self.panels, self.bar, *([self.missing] if self.missing else []))
+        """Everything with colours: the panels, the bars and the samples of what is missing."""
+        return (*self.panels, *self.bars, *self.samples)
 
     def shades(self, raster: Raster) -> Floats:
         """How far along the colours each value of one of the rasters is, from 0 to 1, or NaN [row, column]."""
-        return raster.values if raster is self.bar else shade(raster.values, self.top, self.scale)
+        return raster.values if raster.is_bar else shade(raster.values, raster.range, self.scale)
 
 
 # Sizes in pixels. No label is smaller than 11: less cannot be read on a common screen.
@@ -100,7 +104,7 @@ _TITLE_GAP = 10  # from its baseline to the raster
 _HEADING_BAND = 26
 _LABEL_GAP = 7  # between a raster and its labels, with room for a tick mark
 _NAME_GAP = 12  # between a raster and an axis's name, beyond the first of the columns' labels
-_TICK = 4
+_TICK, _LEAST_TICK_GAP = 4, 4
 _PANEL_GAP = 18
 _LINE_GAP = 18
 _GROUP_GAP = 26
@@ -110,6 +114,8 @@ _LEGEND_GAP, _LEGEND_LINE = 24, 20
 _SAMPLE = 12  # the side of the sample of a missing value
 _MOST_LABEL, _MOST_TITLE = 132, 190  # texts that are wider end in …
 _NARROWEST = 380  # of what is inside the margins, so that the caption has a place
+_PROSE_WIDTH = 620  # likewise, where there is prose to read
+_PROSE, _PROSE_LINE, _PROSE_GAP = 13, 20, 12
 _MOST_CAPTION_LINES = 3
 _LONG = 300  # characters that are more than fit anywhere but in a caption
 _LARGEST_CELL = 36
@@ -123,7 +129,8 @@ _FAINT, _SOFT = 0.25, 0.72
 def layout(board: Board, measure: Measure) -> Scene:
     """The picture of a board: caption, colour bar, then the groups one below the other.
 
-    Rows run from top to bottom and columns from left to right, as in the values. All panels have one colour range.
+    Rows run from top to bottom and columns from left to right, as in the values. All panels have one colour range but
+    those of groups with their own, whose colour bar stands below the group's title and prose.
     Cells are whole pixels, as large as the number of tokens and the largest picture allow.
 
     Args:
@@ -152,6 +159,8 @@ def _joined(board: Board) -> Board:
     """Groups of one panel each, all of one size, as one group: side by side rather than in one long column."""
     panels = board.panels
     if len(board.groups) < 2 or len(panels) != len(board.groups) or len({panel.values.shape for panel in panels}) > 1:
+        return board
+    if any(group.text or board.own_range(group) for group in board.groups):
         return board
     pairs = zip(board.groups, panels, strict=True)
     titled = (replace(panel, title=" · ".join(filter(None, (group.title, panel.title)))) for group, panel in pairs)
@@ -288,17 +297,19 @@ class _Plans:
     def __init__(self, board: Board, measure: Measure, most: int) -> None:
         self._measure = measure
         self._labels: dict[tuple[int, int], _Labels] = {}
-        groups = [group for group in board.groups if group.panels]
+        drawn = [group for group in board.groups if group.panels or group.text]
+        groups = [group for group in drawn if group.panels]
         self.own_labels = len(board.panels) <= _FEW_PANELS or not all(map(_one_pair_of_axes, groups))
         """Every panel has its labels; else every line has those of the rows, every column those of the columns."""
         titles = (math.ceil(measure(_shown(panel.title), _TITLE, False)) for panel in board.panels)
         self._title = min(_MOST_TITLE, max(titles, default=0))
-        sizes = [(group, _group_cell(group, most, 1.0 if self.own_labels else _MANY)) for group in groups]
+        sizes = [(group, _group_cell(group, most, 1.0 if self.own_labels else _MANY)) for group in drawn]
         self.largest_cell = max((max(cell) for _, cell in sizes), default=1)
-        self.beside = max((self._beside(group, cell) for group, cell in sizes), default=0)
+        self.beside = max((self._beside(group, cell) for group, cell in sizes if group.panels), default=0)
         """The width of the rows' labels."""
         self.groups = [self._plan(group, cell, len(groups) == 1) for group, cell in sizes]
-        self.inside = max([_NARROWEST, *(self.beside + plan.width for plan in self.groups)])
+        narrowest = _PROSE_WIDTH if any(group.text for group in drawn) else _NARROWEST
+        self.inside = max([narrowest, *(self.beside + plan.width for plan in self.groups)])
         """The width of everything but the margins."""
 
     def labels(self, axis: Axis, cell: int) -> _Labels:
@@ -308,7 +319,8 @@ class _Plans:
             size = _LABEL if cell >= _LABEL + 3 else _SMALL_LABEL
             every = next((step for step in _STEPS if step * cell >= size + 2), _STEPS[-1])
             measure = _at(self._measure, size)
-            strings = tuple(elided(visible(s[:_LONG]), _MOST_LABEL, measure) for s in axis.labels[::every])
+            shown = visible if axis.of_tokens else _shown
+            strings = tuple(elided(shown(s[:_LONG]), _MOST_LABEL, measure) for s in axis.labels[::every])
             known = _Labels(size, every, strings, math.ceil(max(map(measure, strings), default=0)))
             self._labels[id(axis), cell] = known
         return known
@@ -321,6 +333,8 @@ class _Plans:
         return max(labels + _LABEL_GAP, math.ceil(names) + _NAME_GAP)
 
     def _plan(self, group: Group, cell: tuple[int, int], alone: bool) -> _Plan:
+        if not group.panels:
+            return _Plan(group, cell, (0, 0), 1, 0, 0)
         shapes = [panel.values.shape for panel in group.panels]
         width = max(self._title, max(columns for _, columns in shapes) * cell[0])
         height = max(rows for rows, _ in shapes) * cell[1]
@@ -334,6 +348,8 @@ class _Plans:
 
 
 def _group_cell(group: Group, most: int, scale: float) -> tuple[int, int]:
+    if not group.panels:
+        return 1, 1
     shapes = [panel.values.shape for panel in group.panels]
     return cell_size(max(rows for rows, _ in shapes), max(columns for _, columns in shapes), most, scale)
 
@@ -354,6 +370,8 @@ class _Drawing:
     def __init__(self, board: Board, plans: _Plans, measure: Measure) -> None:
         self._board, self._plans, self._measure = board, plans, measure
         self._panels: list[Raster] = []
+        self._bars: list[Raster] = []
+        self._samples: list[Raster] = []
         self._boxes: list[Box] = []
         self._texts: list[Text] = []
         self._named: set[str] = set()
@@ -361,14 +379,22 @@ class _Drawing:
     def scene(self) -> Scene:
         """The whole of it."""
         y = self._caption(_MARGIN)
-        bar, missing, y = self._legend(y)
         groups = self._plans.groups
+        shared = [panel for plan in groups if not self._board.own_range(plan.group) for panel in plan.group.panels]
+        if shared or not groups:
+            y = self._legend(y, self._board.range, shared)
         for i, plan in enumerate(groups):
-            labelled = i + 1 == len(groups) or not plan.like(groups[i + 1])
-            y = self._group(plan, y + _GROUP_GAP, labelled)
+            y = self._group(plan, y + _GROUP_GAP, not self._continued(plan, groups[i + 1 : i + 2]))
         width, height = self._plans.inside + 2 * _MARGIN, y + _MARGIN
-        parts = tuple(self._panels), bar, missing, tuple(self._boxes), tuple(self._texts)
-        return Scene(width, height, self._board.top, self._board.scale, *parts)
+        rasters = tuple(self._panels), tuple(self._bars), tuple(self._samples)
+        return Scene(width, height, self._board.scale, *rasters, tuple(self._boxes), tuple(self._texts))
+
+    def _continued(self, plan: _Plan, following: Sequence[_Plan]) -> bool:
+        """Whether the columns of what follows, if anything, stand right below those of a group."""
+        return any(
+            other.group.panels and plan.like(other) and not other.group.text and not self._board.own_range(other.group)
+            for other in following
+        )
 
     def _text(self, x: int, y: int, string: str, size: int, *, bold: bool = False, ink: float = 1.0) -> int:
         """Add a text that begins at (x, y); where it ends."""
@@ -386,35 +412,45 @@ class _Drawing:
             y += _CAPTION + 6
         return y + 8
 
-    def _legend(self, y: int) -> tuple[Raster, Raster | None, int]:
-        """Add the colour bar, and what it means, what missing values look like and what a cell stands for."""
-        x = self._text(_MARGIN, y + _BAR_HEIGHT - 2, "weight", _TITLE) + 10
-        bar = self._framed(Raster(x, y, _BAR_WIDTH, _BAR_HEIGHT, np.linspace(0, 1, _BAR_WIDTH, dtype=np.float32)[None]))
+    def _legend(self, y: int, span: Range, panels: Sequence[Panel]) -> int:
+        """Add a colour bar, and what it means, what missing values look like and what a cell stands for."""
+        what = elided(_shown(span.what), self._plans.inside - _BAR_WIDTH - _LEGEND_GAP, _at(self._measure, _TITLE))
+        x = self._text(_MARGIN, y + _BAR_HEIGHT - 2, what, _TITLE) + 10
+        shares = np.linspace(0, 1, _BAR_WIDTH, dtype=np.float32)[None]
+        bar = self._framed(Raster(x, y, _BAR_WIDTH, _BAR_HEIGHT, shares, span, is_bar=True))
+        self._bars.append(bar)
         self._ticks(bar)
-        x, below, missing = x + _BAR_WIDTH + _LEGEND_GAP, y + _BAR_BAND, None
-        for string, ink, sample in self._said():
+        x, below = x + _BAR_WIDTH + _LEGEND_GAP, y + _BAR_BAND
+        for string, ink, sample in self._said(span, panels):
             before = _SAMPLE + 6 if sample else 0
             if x + before + self._measure(string, _TITLE, False) > _MARGIN + self._plans.inside:
                 x, y, below = _MARGIN, below, below + _LEGEND_LINE
             if sample:
-                missing = self._framed(Raster(x, y, _SAMPLE, _SAMPLE, np.full((1, 1), np.nan, np.float32)))
+                nothing = np.full((1, 1), np.nan, np.float32)
+                self._samples.append(self._framed(Raster(x, y, _SAMPLE, _SAMPLE, nothing, span)))
             x = self._text(x + before, y + _BAR_HEIGHT - 2, string, _TITLE, ink=ink) + _LEGEND_GAP
-        return bar, missing, below
+        return below
 
-    def _said(self) -> Iterator[tuple[str, float, bool]]:
-        """What the legend says: each text, its ink, and whether the colour for missing values stands before it."""
-        yield range_of(self._board.scale, self._board.top), 1.0, False
-        if any(np.isnan(np.min(panel.values, initial=0.0)) for panel in self._board.panels):
+    def _said(self, span: Range, panels: Sequence[Panel]) -> Iterator[tuple[str, float, bool]]:
+        """What a legend says: each text, its ink, and whether the colour for missing values stands before it."""
+        yield range_of(self._board.scale, span), 1.0, False
+        if any(np.isnan(np.min(panel.values, initial=0.0)) for panel in panels):
             yield "not a number", 1.0, True
-        if note := tile_note(self._board):
+        if note := tile_note(panels):
             yield note, _SOFT, False
 
     def _ticks(self, bar: Raster) -> None:
         y = bar.y + bar.height + 1
-        for share, string in ticks(self._board.scale, self._board.top):
+        for share, string, width in self._apart(bar):
             x = bar.x + round(share * (bar.width - 1))
             self._boxes.append(Box(x, y, 1, _TICK, _SOFT))
-            self._text(round(x - self._measure(string, _SMALL_LABEL, False) / 2), y + _TICK + 10, string, _SMALL_LABEL)
+            self._text(round(x - width / 2), y + _TICK + 10, string, _SMALL_LABEL)
+
+    def _apart(self, bar: Raster) -> list[tuple[float, str, float]]:
+        """The ticks of a bar with the widths of their labels, every second one where the labels would touch."""
+        marks = [(*tick, self._measure(tick[1], _SMALL_LABEL, False)) for tick in ticks(self._board.scale, bar.range)]
+        gaps = ((b[0] - a[0]) * bar.width - (a[2] + b[2]) / 2 for a, b in pairwise(marks))
+        return marks if min(gaps) >= _LEAST_TICK_GAP else marks[::2]
 
     def _framed(self, raster: Raster) -> Raster:
         self._boxes.append(Box(raster.x - 1, raster.y - 1, raster.width + 2, raster.height + 2, _FAINT))
@@ -423,17 +459,13 @@ class _Drawing:
     def _group(self, plan: _Plan, y: int, labelled: bool) -> int:
         """Add a group, with the columns' labels below it if `labelled` or if every panel has its own."""
         panels, own = plan.group.panels, self._plans.own_labels
-        if plan.group.title:
-            measure = _at(self._measure, _HEADING, bold=True)
-            title = elided(_shown(plan.group.title), self._plans.inside, measure)
-            self._text(_MARGIN, y + _HEADING, title, _HEADING, bold=True)
-            y += _HEADING_BAND
-        bottom = y
+        bottom = y = self._head(plan.group, y)
+        span = plan.group.range or self._board.range
         for i, panel in enumerate(panels):
             line, column = divmod(i, plan.per_line)
             x = _MARGIN + self._plans.beside + column * plan.pitch
             top = y + _TITLE_BAND + line * plan.line_height(own)
-            self._panel(panel, plan, x, top)
+            self._panel(panel, plan, (x, top), span)
             if own or column == 0:
                 self._row_labels(panel.rows, plan.cell[1], x, top)
             bottom = max(bottom, top + plan.panel[1])
@@ -442,12 +474,35 @@ class _Drawing:
                 bottom = max(bottom, top + plan.panel[1] + plan.below)
         return bottom
 
-    def _panel(self, panel: Panel, plan: _Plan, x: int, y: int) -> None:
+    def _head(self, group: Group, y: int) -> int:
+        """Add what stands above the panels of a group: its title, its prose, and its colour bar if it has its own."""
+        if group.title:
+            measure = _at(self._measure, _HEADING, bold=True)
+            title = elided(_shown(group.title), self._plans.inside, measure)
+            self._text(_MARGIN, y + _HEADING, title, _HEADING, bold=True)
+            y += _HEADING_BAND
+        if group.text:
+            y = self._prose(group.text, y)
+        if group.panels and (span := self._board.own_range(group)):
+            y = self._legend(y + _PROSE_GAP, span, group.panels)
+        return y
+
+    def _prose(self, lines: Sequence[str], y: int) -> int:
+        measure = _at(self._measure, _PROSE)
+        for line in lines:
+            string = visible(line) if line else ""
+            for part in wrapped(string, self._plans.inside, 1 + len(string), measure):
+                self._text(_MARGIN, y + _PROSE, part, _PROSE)
+                y += _PROSE_LINE
+        return y
+
+    def _panel(self, panel: Panel, plan: _Plan, place: tuple[int, int], span: Range) -> None:
+        x, y = place
         if panel.title:
             measure = _at(self._measure, _TITLE)
             self._text(x, y - _TITLE_GAP, elided(_shown(panel.title), plan.panel[0], measure), _TITLE)
         rows, columns = panel.values.shape
-        raster = Raster(x, y, columns * plan.cell[0], rows * plan.cell[1], panel.values)
+        raster = Raster(x, y, columns * plan.cell[0], rows * plan.cell[1], panel.values, span)
         self._panels.append(self._framed(raster) if panel.values.size else raster)
 
     def _row_labels(self, axis: Axis, cell: int, x: int, y: int) -> None:
@@ -472,18 +527,18 @@ class _Drawing:
             self._name(_across(axis), x, y + _LABEL_GAP + _SMALL_LABEL)
 
     def _name(self, name: str, x: int, y: int) -> None:
-        """Name an axis beside the raster at `x`, where it has not been named yet."""
-        if name not in self._named:
+        """Name an axis beside the raster at `x`, where it has a name and that has not been said yet."""
+        if name and name not in self._named:
             self._named.add(name)
             self._texts.append(Text(x - _NAME_GAP, y, name, _SMALL_LABEL, "end", ink=_SOFT))
 
 
 def _down(axis: Axis) -> str:
-    return f"{axis.name} ↓"
+    return f"{axis.name} ↓" if axis.name else ""
 
 
 def _across(axis: Axis) -> str:
-    return f"{axis.name} →"
+    return f"{axis.name} →" if axis.name else ""
 
 
 def _drop(size: int) -> int:
@@ -491,9 +546,9 @@ def _drop(size: int) -> int:
     return round(0.36 * size)
 
 
-def tile_note(board: Board) -> str:
-    """What a cell stands for where it is more than one weight, else nothing."""
-    steps = {(panel.rows.step, panel.columns.step): panel for panel in board.panels}
+def tile_note(panels: Sequence[Panel]) -> str:
+    """What a cell of the panels stands for where it is more than one weight, else nothing."""
+    steps = {(panel.rows.step, panel.columns.step): panel for panel in panels}
     (rows, columns), panel = max(steps.items(), key=lambda item: math.prod(item[0]), default=((1, 1), None))
     if panel is None or rows == columns == 1:
         return ""

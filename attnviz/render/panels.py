@@ -1,16 +1,15 @@
-"""What every picture draws: panels of values with their labels, grouped by layer, in one colour range."""
+"""What every picture draws: panels of values with their labels, in groups, and the range of their colours."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-import numpy as np
-
 from attnviz.arrays import Floats
 from attnviz.heatmap import Edges, Heatmap
 from attnviz.maps import AttentionMap, Head, Provenance, Value
-from attnviz.render.colors import DEFAULT_COLORMAP
+from attnviz.render.colors import DEFAULT_COLORMAP, DEFAULT_DIVERGING
+from attnviz.render.ranges import Range, weight_range
 from attnviz.render.scale import DEFAULT_SCALE
 from attnviz.tokens import Tokens, visible
 
@@ -22,6 +21,7 @@ class Look:
     """How a board is to look, whatever it is drawn on; each renderer takes what it has a use for."""
 
     cmap: str = DEFAULT_COLORMAP
+    """The colours of sequential ranges, one of `attnviz.render.colors.NAMES`."""
     precision: int = 2
     """Digits after the point, where numbers are written."""
     width: int | None = None
@@ -30,6 +30,8 @@ class Look:
     """What made the numbers; goes with the picture where its format has a place for it."""
     font: Path | None = None
     """A font file, for pictures: used first, for every character that it has."""
+    diverging: str = DEFAULT_DIVERGING
+    """The colours of signed ranges, one of `attnviz.render.colors.DIVERGING`."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +39,17 @@ class Axis:
     """One axis of a panel."""
 
     name: str
-    """What stands along it: query, key or head."""
+    """What stands along it: query, key, layer, head, dimension; nothing where there is nothing to say."""
     labels: tuple[str, ...]
-    """One for each row or column of the values: a token's text as it is, or the positions a tile stands for."""
+    """One for each row or column of the values: a token's text as it is, the positions a tile stands for, or what
+    else names a row, such as a number."""
     step: int = 1
     """The tokens that a tile stands for; 1 where every tile is one token."""
+
+    @property
+    def of_tokens(self) -> bool:
+        """Whether tokens stand along it: they have positions, and none of them looks like nothing."""
+        return self.name in ("query", "key", "token")
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,10 @@ class Group:
 
     title: str
     panels: tuple[Panel, ...]
+    text: tuple[str, ...] = ()
+    """Lines of prose below the title, each wrapped where it is longer than the picture or the terminal is wide."""
+    range: Range | None = None
+    """Of its values, where it is not the board's; it then stands with the group."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +82,8 @@ class Board:
     caption: str
     """One line: what these numbers are of."""
     groups: tuple[Group, ...]
-    top: float
-    """The upper end of the one colour range, which starts at 0 and is the same in all panels."""
+    range: Range
+    """The one colour range of all panels but those of groups with their own."""
     view: View = "heads"
     """How the panels are best laid out where there is a choice, as in a terminal."""
     scale: str = DEFAULT_SCALE
@@ -82,6 +94,10 @@ class Board:
         """The panels of all groups."""
         return tuple(panel for group in self.groups for panel in group.panels)
 
+    def own_range(self, group: Group) -> Range | None:
+        """The range of a group where it is not the board's."""
+        return None if group.range == self.range else group.range
+
     @property
     def step(self) -> int:
         """The tokens along a tile's longer side: 1 where all weights are drawn one by one."""
@@ -89,32 +105,6 @@ class Board:
 
 
 _SHA_DIGITS = 64
-_TOPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 1.0)
-_ROUNDING = 1 + 1e-6
-"""float32's 0.2 is a little more than 0.2, and no reason to end at 1."""
-
-
-def range_top(values: Sequence[Floats]) -> float:
-    """The end of the colour range: 1, or where no finite value exceeds 0.2 the smallest round number that holds all.
-
-    Weights lie in 0..1, and pictures on the same range can be compared. But over hundreds of tokens, or
-    pooled, all of them can lie so near 0 that such a picture would be black.
-
-    >>> range_top([np.array([0.7])]), range_top([np.array([0.07])]), range_top([np.array([1.2])])
-    (1.0, 0.1, 1.2)
-    """
-    largest = max(map(_largest, values), default=-np.inf)
-    if largest <= 0:  # nothing finite, or nothing attended to
-        return 1.0
-    return next((top for top in _TOPS if largest <= top * _ROUNDING), largest)
-
-
-def _largest(values: Floats) -> float:
-    """The largest finite value, or -inf where there is none."""
-    largest = float(values.max(initial=-np.inf))
-    if np.isfinite(largest):
-        return largest  # as good as always, and several times as fast
-    return float(values[np.isfinite(values)].max(initial=-np.inf))
 
 
 def head_title(head: Head) -> str:
@@ -135,6 +125,7 @@ def layer_title(one: AttentionMap) -> str:
 def token_axis(name: str, tokens: Tokens, edges: Edges) -> Axis:
     """The tokens along an axis, or where tiles hold several the positions of each tile.
 
+    >>> import numpy as np
     >>> token_axis("key", Tokens.of("abc"), np.array([0, 2, 3])).labels
     ('0–1', '2')
     """
@@ -198,7 +189,7 @@ def heads_board(
             for i, head in enumerate(one.map.heads)
         )
         groups.append(Group(layer_title(one.map), panels))
-    return Board(caption, tuple(groups), range_top([one.values for one in heatmaps]), view, scale)
+    return Board(caption, tuple(groups), weight_range([one.values for one in heatmaps]), view, scale)
 
 
 def _hidden(one: Heatmap, i: int) -> str:
@@ -216,4 +207,4 @@ def queries_board(heatmaps: Sequence[Heatmap], caption: str, *, scale: str = DEF
             Panel(f"query {visible(text)}", one.values[:, i], rows, columns) for i, text in enumerate(queries)
         )
         groups.append(Group(layer_title(one.map), panels))
-    return Board(caption, tuple(groups), range_top([one.values for one in heatmaps]), "queries", scale)
+    return Board(caption, tuple(groups), weight_range([one.values for one in heatmaps]), "queries", scale)

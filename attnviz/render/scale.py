@@ -2,31 +2,38 @@
 
 from collections.abc import Callable
 from difflib import get_close_matches
+from math import copysign
 
 import numpy as np
 
 from attnviz.arrays import Floats, quiet
 from attnviz.errors import RequestError
+from attnviz.render.ranges import Range
 
 DEFAULT_SCALE = "linear"
 _DECADES = 3
 """How many powers of ten the log scale spans."""
+MINUS = "−"
 
 
-def shade(values: Floats, top: float, scale: str = DEFAULT_SCALE) -> Floats:
+def shade(values: Floats, span: Range, scale: str = DEFAULT_SCALE) -> Floats:
     """How far along the colours each value is, from 0 to 1; what lies outside gets the nearer end, and NaN stays.
 
-    0 is always 0, so that what is masked looks alike on every scale. v is a value, t the top:
+    In a sequential range the bottom is always 0, so that what is masked looks alike on every scale. v is the distance
+    of a value from the bottom, t that of the top:
 
     - linear: v/t.
     - sqrt: √(v/t), so that small values can be told apart.
     - log: 1 + log₁₀(v/t)/3, three decades: t/1000 and all below it are 0.
-    - row: v divided by the largest value of its row.
-    - rank: the share of the panel's values above 0 that are no larger than v; equal values have one shade.
+    - row: v divided by the largest v of its row.
+    - rank: the share of the panel's v above 0 that are no larger than v; equal values have one shade.
+
+    In a signed range s is this for the value's magnitude, in 0..1 between 0 and the top; the shade is (1 + s)/2 for
+    values above 0, (1 − s)/2 for those below it, and 1/2 for 0.
 
     Args:
         values: [row, column], a whole panel.
-        top: the end of the range, which linear, sqrt and log have.
+        span: the range, whose ends linear, sqrt and log have; row and rank have only its bottom, or its 0.
         scale: one of `SCALES`.
 
     Returns:
@@ -36,14 +43,19 @@ def shade(values: Floats, top: float, scale: str = DEFAULT_SCALE) -> Floats:
         RequestError: there is no such scale.
 
     >>> values = np.array([[0.0, 0.25], [0.5, 1.0]])
-    >>> shade(values, 1.0, "sqrt").round(2).tolist(), shade(values, 1.0, "row").tolist()
+    >>> shade(values, Range(0, 1), "sqrt").round(2).tolist(), shade(values, Range(0, 1), "row").tolist()
     ([[0.0, 0.5], [0.71, 1.0]], [[0.0, 1.0], [0.5, 1.0]])
-    >>> shade(np.array([[0.0, 0.01, 1.0]]), 1.0, "log").round(2).tolist()
+    >>> shade(np.array([[0.0, 0.01, 1.0]]), Range(0, 1), "log").round(2).tolist()
     [[0.0, 0.33, 1.0]]
+    >>> shade(np.array([[-1.0, -0.25, 0.0, 0.25]]), Range(-1, 1), "sqrt").tolist()
+    [[0.0, 0.25, 0.5, 0.75]]
     """
     check_scale(scale)
     with quiet(np):  # what is beyond float32 is beyond the top as well
-        return _SHADES[scale](values, top)
+        if span.signed:
+            sizes = _SHADES[scale](np.abs(values), span.top)
+            return np.asarray((1 + np.copysign(sizes, values)) / 2)
+        return _SHADES[scale](values - span.bottom if span.bottom else values, span.top - span.bottom)
 
 
 def check_scale(scale: str) -> None:
@@ -59,12 +71,23 @@ def check_scale(scale: str) -> None:
     raise RequestError(f"no colour scale {scale!r}: choose one of {', '.join(SCALES)}{guess}")
 
 
-def value_at(share: float, top: float, scale: str) -> float:
+def value_at(share: float, span: Range, scale: str) -> float:
     """The value that is `share` along the colours; for row and rank, which have no range of their own, the share.
 
-    >>> value_at(0.5, 1.0, "sqrt"), value_at(0.0, 1.0, "log"), value_at(0.5, 0.2, "row")
+    >>> value_at(0.5, Range(0, 1), "sqrt"), value_at(0.0, Range(0, 1), "log"), value_at(0.5, Range(0, 0.2), "row")
     (0.25, 0.001, 0.5)
+    >>> value_at(0.25, Range(-2, 2), "linear"), value_at(0.75, Range(-2, 2), "sqrt"), value_at(0.5, Range(-2, 2), "log")
+    (-1.0, 0.5, 0.0)
     """
+    if span.signed:
+        size = abs(2 * share - 1)
+        return copysign(_value_at(size, span.top, scale), share - 0.5) if size else 0.0
+    if scale in _WITHOUT_RANGE:
+        return share
+    return span.bottom + _value_at(share, span.top - span.bottom, scale)
+
+
+def _value_at(share: float, top: float, scale: str) -> float:
     if scale == "sqrt":
         return share * share * top
     if scale == "log":
@@ -72,33 +95,65 @@ def value_at(share: float, top: float, scale: str) -> float:
     return share * top if scale == "linear" else share
 
 
-def range_of(scale: str, top: float) -> str:
+def ends_of(span: Range) -> str:
+    """The range in words.
+
+    >>> ends_of(Range(-0.5, 0.5)), ends_of(Range(0, 1.95))
+    ('−0.5 to 0.5', '0 to 1.95')
+    """
+    return f"{brief(span.bottom, 4)} to {brief(span.top, 4)}"
+
+
+def brief(value: float, figures: int) -> str:
+    """`value` with so many significant figures, and where it is below 0 a minus sign as long as a plus.
+
+    >>> brief(-0.12345, 3), brief(-0.0, 3)
+    ('−0.123', '0')
+    """
+    text = f"{value or 0.0:.{figures}g}"
+    return f"{MINUS}{text[1:]}" if text.startswith("-") else text
+
+
+def range_of(scale: str, span: Range) -> str:
     """The scale and its range in words.
 
-    >>> range_of("sqrt", 1.0), range_of("log", 0.2)
+    >>> range_of("sqrt", Range(0, 1)), range_of("log", Range(0, 0.2))
     ('sqrt scale, 0 to 1', 'log scale, 0.0002 or less to 0.2')
+    >>> range_of("log", Range(-1, 1))
+    'log scale, −1 to 1, with −0.001 to 0.001 in the middle'
     """
     if scale == "row":
-        return "row scale: each row to its own maximum"
+        return "row scale: each row to its own maximum" + (" of either sign" if span.signed else "")
     if scale == "rank":
-        return "rank scale: each panel's weights in order"
-    first = f"{value_at(0, top, scale):.3g}" + (" or less" if scale == "log" else "")
-    return f"{scale} scale, {first} to {top:.4g}"
+        return f"rank scale: each panel's {'magnitudes' if span.signed else _plural(span)} in order"
+    if scale != "log":
+        return f"{scale} scale, {ends_of(span)}"
+    if span.signed:
+        least = _value_at(0, span.top, scale)
+        return f"log scale, {ends_of(span)}, with {brief(-least, 3)} to {brief(least, 3)} in the middle"
+    return f"log scale, {brief(value_at(0, span, scale), 3)} or less to {brief(span.top, 4)}"
 
 
-def ticks(scale: str, top: float) -> tuple[tuple[float, str], ...]:
+def _plural(span: Range) -> str:
+    return "weights" if span.of_weights else "values"
+
+
+def ticks(scale: str, span: Range) -> tuple[tuple[float, str], ...]:
     """A few places along the colours from 0 to 1, and what is there, the first and the last among them.
 
-    >>> ticks("sqrt", 1.0)
+    >>> ticks("sqrt", Range(0, 1))
     ((0.0, '0'), (0.5, '0.25'), (1.0, '1'))
+    >>> ticks("sqrt", Range(-1, 1))
+    ((0.0, '−1'), (0.25, '−0.25'), (0.5, '0'), (0.75, '0.25'), (1.0, '1'))
     """
-    if scale == "row":
-        return (0.0, "0"), (0.5, "half"), (1.0, "maximum")
-    if scale == "rank":
-        return (0.0, "0"), (0.5, "median"), (1.0, "largest")
-    parts = _DECADES if scale == "log" else 2
-    inner = tuple((i / parts, f"{value_at(i / parts, top, scale):.3g}") for i in range(parts))
-    return *inner, (1.0, f"{top:.4g}")
+    if scale in _WITHOUT_RANGE:
+        middle, last = ("half", "maximum") if scale == "row" else ("median", "largest")
+        first, middle = (MINUS + last, "0") if span.signed else ("0", middle)
+        return (0.0, first), (0.5, middle), (1.0, last)
+    parts = 4 if span.signed else _DECADES if scale == "log" else 2
+    inner = tuple((i / parts, brief(value_at(i / parts, span, scale), 3)) for i in range(1, parts))
+    first = brief(value_at(0, span, scale), 4 if span.signed else 3)
+    return (0.0, first), *inner, (1.0, brief(span.top, 4))
 
 
 def _linear(values: Floats, top: float) -> Floats:
@@ -144,4 +199,5 @@ _SHADES: dict[str, Callable[[Floats, float], Floats]] = {
     "row": _row,
     "rank": _rank,
 }
+_WITHOUT_RANGE = ("row", "rank")
 SCALES: tuple[str, ...] = tuple(_SHADES)

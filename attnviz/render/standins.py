@@ -17,10 +17,13 @@ def missing_glyphs(board: Board, font: Path | None = None) -> str:
     Raises:
         RequestError: `font` is no font file that can be used.
 
-    >>> missing_glyphs(Board("plain letters", (), 1.0))
+    >>> from attnviz.render.ranges import Range
+    >>> missing_glyphs(Board("plain letters", (), Range(0.0, 1.0)))
     ''
     """
     texts = {board.caption: None}
+    for group in board.groups:
+        texts |= dict.fromkeys((group.title, *group.text))
     for panel in board.panels:
         texts |= dict.fromkeys((panel.title, *panel.rows.labels, *panel.columns.labels))
     characters = dict.fromkeys(c for text in texts if not text.isascii() for c in visible(text) if not c.isascii())

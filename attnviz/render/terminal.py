@@ -1,14 +1,23 @@
 """A board in the terminal: heads side by side, layers by heads at a glance, or the weights of one query."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 
 from rich.segment import Segment, Segments
 
 from attnviz.render.labels import elide, justify, widest
 from attnviz.render.panels import Board, Group, Panel
-from attnviz.render.terminal_cells import panel_shades
-from attnviz.render.terminal_legend import axes_fact, cell_facts, heading, pooled_facts, prose
+from attnviz.render.terminal_cells import Pen
+from attnviz.render.terminal_legend import (
+    axes_facts,
+    cell_facts,
+    heading,
+    legend,
+    pooled_facts,
+    prose,
+    text_lines,
+)
 from attnviz.render.terminal_lines import Line, beside, joined, padded, text_line, wrapped
 from attnviz.render.terminal_panels import (
     GAP,
@@ -77,47 +86,88 @@ def _thumbnail_tiles(style: TerminalStyle, n_panels: int) -> int:
     return min(tiles, most)
 
 
+@dataclass(frozen=True)
+class _Laid:
+    """A group with panels, laid out."""
+
+    pen: Pen
+    pieces: Sequence[Part]
+    layout: Layout
+    facts: list[str]
+    """How to read its cells."""
+
+
 def heads_view(board: Board, style: TerminalStyle) -> Segments:
-    """The panels of each group side by side, in one colour range."""
-    drawn = []
-    for group in board.groups:
-        pieces = parts(group, board, style)
-        panels = [piece.panel for piece in pieces]
-        layout = choose(panels, board.top, style)
-        cells = cell_facts(board, layout.mode, style)
-        facts = [axes_fact(panels[0]), *cells, *pooled_facts(panels, style)]
-        drawn.append((group, pieces, layout, facts))
-    shared = [fact for fact in drawn[0][3] if all(fact in facts for *_, facts in drawn)] if drawn else []
-    lines = heading(board, shared, style)
+    """The panels of each group side by side, in one colour range or in that of the group."""
+    shared = _in_one_range(board)
+    laid = [_laid(group, board, shared, style) if group.panels else None for group in board.groups]
+    first = [one.facts for one in laid if one and one.pen.span == board.range]
+    common = [fact for fact in first[0] if all(fact in facts for facts in first)] if first else []
+    lines = heading(board, shared, common, style)
     unnamed = False
-    for i, (group, pieces, layout, facts) in enumerate(drawn):
-        own = [fact for fact in facts if fact not in shared]
-        lines += prose(style.own(group.title) + (f" ({'; '.join(own)})" if own else ""), style, bold=True)
-        lines += _side_by_side(pieces, board.top, layout, style)
-        unnamed |= not rows_name_columns(group.panels[0], layout, style)
+    for i, (group, one) in enumerate(zip(board.groups, laid, strict=True)):
+        lines += _group_head(group, board, one, common, style)
+        if one is None:
+            continue
+        lines += _side_by_side(one)
+        unnamed |= not rows_name_columns(group.panels[0], one.layout, style)
         if unnamed and _last_with_its_keys(board, i):
             lines += _key_list(group, style)
             unnamed = False
     return joined(lines[:-1])
 
 
-def _side_by_side(pieces: Sequence[Part], top: float, layout: Layout, style: TerminalStyle) -> list[Line]:
+def _in_one_range(board: Board) -> list[Panel]:
+    """The panels that have the board's range."""
+    return [panel for group in board.groups if not board.own_range(group) for panel in group.panels]
+
+
+def _pen(group: Group, board: Board, style: TerminalStyle) -> Pen:
+    return Pen(style, board.own_range(group) or board.range, board.scale)
+
+
+def _laid(group: Group, board: Board, shared: Sequence[Panel], style: TerminalStyle) -> _Laid:
+    pen = _pen(group, board, style)
+    pieces = parts(group, pen)
+    panels = [piece.panel for piece in pieces]
+    layout = choose(panels, pen)
+    cells = cell_facts(group.panels if board.own_range(group) else shared, layout.mode, pen)
+    return _Laid(pen, pieces, layout, [*axes_facts(panels[0]), *cells, *pooled_facts(panels, style)])
+
+
+def _group_head(
+    group: Group, board: Board, one: _Laid | None, common: Sequence[str], style: TerminalStyle
+) -> list[Line]:
+    """A group's title, its prose, and where it has its own range what that is; else what is not said of all groups."""
+    own = board.own_range(group) is not None
+    facts = [] if one is None or own else [fact for fact in one.facts if fact not in common]
+    title = style.own(group.title) if group.title or not group.text else ""
+    lines = prose(title + (f" ({'; '.join(facts)})" if facts else ""), style, bold=True)
+    lines += text_lines(group.text, style)
+    lines += legend(group.panels, one.facts, one.pen) if one is not None and own else []
+    return [*lines, []] if one is None or (group.text and not own) else lines
+
+
+def _side_by_side(one: _Laid) -> list[Line]:
     lines: list[Line] = []
-    for start in range(0, len(pieces), layout.abreast):
-        blocks = [panel_lines(piece, top, layout, style) for piece in pieces[start : start + layout.abreast]]
-        lines += [*beside(blocks, layout.width, " " * GAP), []]
+    for start in range(0, len(one.pieces), one.layout.abreast):
+        some = one.pieces[start : start + one.layout.abreast]
+        blocks = [panel_lines(piece, one.layout, one.pen) for piece in some]
+        lines += [*beside(blocks, one.layout.width, " " * GAP), []]
     return lines
 
 
 def _last_with_its_keys(board: Board, i: int) -> bool:
-    """Whether the group after group `i` has other keys, or there is none."""
-    return [group.panels[0].columns for group in board.groups[i : i + 2]].count(board.groups[i].panels[0].columns) == 1
+    """Whether the group after group `i` has other keys, or none, or there is none."""
+    keys = [group.panels[0].columns if group.panels else None for group in board.groups[i : i + 2]]
+    return keys.count(keys[0]) == 1
 
 
 def _key_list(group: Group, style: TerminalStyle) -> list[Line]:
     """All keys with their positions, where cells stand for single ones that are more than their positions."""
     keys = group.panels[0].columns
-    if keys.step > 1 or keys.labels == tuple(map(str, range(len(keys.labels)))):
+    named_by_position = keys.labels == tuple(map(str, range(len(keys.labels))))
+    if keys.step > 1 or not keys.of_tokens or named_by_position:
         return []
     same = keys.labels == group.panels[0].rows.labels
     texts = (elide(style.token(text), style.columns // 2, style.signs.ellipsis) for text in keys.labels)
@@ -127,7 +177,13 @@ def _key_list(group: Group, style: TerminalStyle) -> list[Line]:
 
 
 def overview(board: Board, style: TerminalStyle) -> Segments:
-    """Layers down, heads across, each head a small panel; `heads_view` where even those are too wide."""
+    """Layers down, heads across, each head a small panel; `heads_view` where even those are too wide.
+
+    Groups with something of their own to say, or without panels, are for `heads_view` too.
+    """
+    if any(group.text or board.own_range(group) or not group.panels for group in board.groups):
+        return heads_view(board, style)
+    pen = Pen(style, board.range, board.scale)
     tiles = max((len(panel.columns.labels) for panel in board.panels), default=1)
     column = max(tiles, min(_THUMBNAIL[0], widest(_head_label(panel, style) for panel in board.panels)))
     abreast = (style.columns - _LAYER_LABEL) // (column + 1)
@@ -135,18 +191,19 @@ def overview(board: Board, style: TerminalStyle) -> Segments:
         return heads_view(board, style)
     n_heads = max((len(group.panels) for group in board.groups), default=1)
     abreast = -(-n_heads // -(-n_heads // abreast))
-    axes = [f"each panel is a head, {axes_fact(panel)}" for panel in board.panels[:1]]
-    facts = [*axes, *cell_facts(board, Mode.FINE, style), *pooled_facts(board.panels, style)]
-    lines = heading(board, facts, style)
+    axes = [f"each panel is a head, {fact}" for panel in board.panels[:1] for fact in axes_facts(panel)]
+    facts = [*axes, *cell_facts(board.panels, Mode.FINE, pen), *pooled_facts(board.panels, style)]
+    lines = heading(board, board.panels, facts, style)
     for start in range(0, n_heads, abreast):
-        lines += [*_thumbnails(board, start, start + abreast, column, style), []]
+        lines += [*_thumbnails(board, start, start + abreast, column, pen), []]
     for i, group in enumerate(board.groups):
         lines += _key_list(group, style) if _last_with_its_keys(board, i) else []
     return joined(lines[:-1])
 
 
-def _thumbnails(board: Board, start: int, stop: int, column: int, style: TerminalStyle) -> list[Line]:
+def _thumbnails(board: Board, start: int, stop: int, column: int, pen: Pen) -> list[Line]:
     """Heads `start` to `stop` of every layer."""
+    style = pen.style
     lines: list[Line] = []
     header = ""
     edge = "" if style.color else style.signs.edge
@@ -156,7 +213,7 @@ def _thumbnails(board: Board, start: int, stop: int, column: int, style: Termina
         if heads != header:
             lines.append(text_line(f"{'head':<{_LAYER_LABEL}}{heads}"))
             header = heads
-        blocks = [fine_cells(panel_shades(panel.values, board), style) for panel in panels]
+        blocks = [fine_cells(pen.shades(panel.values), pen) for panel in panels]
         lines += _labelled(group, beside(blocks, column, edge or " "), edge, style)
         lines += [] if _ends_in_half_line(group, style) else [[]]
     return lines if lines[-1] else lines[:-1]
@@ -182,16 +239,24 @@ def _head_label(panel: Panel, style: TerminalStyle) -> str:
 
 
 def query_view(board: Board, style: TerminalStyle) -> Segments:
-    """For each query a table: a line for each head, the key tokens written out across."""
-    facts = [*map(axes_fact, board.panels[:1]), *pooled_facts(board.panels, style)]
-    lines = heading(board, facts, style)
+    """A table for each panel, such as one query: a line for each head, the key tokens written out across."""
+    shared = _in_one_range(board)
+    lines = heading(board, shared, _table_facts(shared, style), style)
     for group in board.groups:
-        lines += prose(style.own(group.title), style, bold=True)
+        pen = _pen(group, board, style)
+        lines += prose(style.own(group.title), style, bold=True) if group.title or not group.text else []
+        lines += text_lines(group.text, style)
+        lines += legend(group.panels, _table_facts(group.panels, style), pen) if board.own_range(group) else []
+        lines += [] if group.panels and not group.text else [[]]
         titles = _numbered_repeats([panel.title for panel in group.panels])
         for title, panel in zip(titles, group.panels, strict=True):
-            lines += prose(style.own(title), style, bold=True)
-            lines += table_lines(panel, board, style)
+            lines += prose(style.own(title), style, bold=True) if panel.title else []
+            lines += table_lines(panel, pen)
     return joined(lines[:-1])
+
+
+def _table_facts(panels: Sequence[Panel], style: TerminalStyle) -> list[str]:
+    return [*(fact for panel in panels[:1] for fact in axes_facts(panel)), *pooled_facts(panels, style)]
 
 
 def _numbered_repeats(titles: Sequence[str]) -> list[str]:

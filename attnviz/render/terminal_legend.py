@@ -3,12 +3,14 @@
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from rich.cells import cell_len
 from rich.segment import Segment
 
+from attnviz.render.digits import one_of
 from attnviz.render.labels import elide
 from attnviz.render.panels import Board, Panel
-from attnviz.render.scale import DEFAULT_SCALE, range_of, ticks, value_at
-from attnviz.render.terminal_cells import color_bar, no_value_cell, one_of
+from attnviz.render.scale import DEFAULT_SCALE, MINUS, brief, ends_of, range_of, ticks, value_at
+from attnviz.render.terminal_cells import Pen, color_bar, no_value_cell
 from attnviz.render.terminal_lines import BOLD, Line, line_width, text_line, wrapped
 from attnviz.render.terminal_panels import Mode, digits
 from attnviz.render.terminal_style import TerminalStyle
@@ -16,34 +18,47 @@ from attnviz.render.terminal_style import TerminalStyle
 _BAR = 32
 _KEEP = "\N{NO-BREAK SPACE}"
 """Between words that stay on one line."""
-_MEANING = {
-    "linear": "",
-    "sqrt": "sqrt scale: ",
-    "log": "log scale: ",
-    "row": "row scale, as shares of each row's maximum: ",
-    "rank": "rank scale, as shares of the panel's weights in order: ",
-}
-"""What comes before the list of shades."""
 
 
-def heading(board: Board, facts: Iterable[str], style: TerminalStyle) -> list[Line]:
-    """The caption, cut where it is longer than two lines, the colour range and `facts`, and a blank line."""
+def heading(board: Board, panels: Sequence[Panel], facts: Iterable[str], style: TerminalStyle) -> list[Line]:
+    """The caption, cut where it is longer than two lines, what the board's range and `facts` are, and a blank line.
+
+    Args:
+        board: what is drawn.
+        panels: those of its panels that have the board's range.
+        facts: how to read them.
+        style: how they are drawn.
+    """
     caption = prose(elide(style.own(board.caption), 2 * style.columns, style.signs.ellipsis), style, bold=True)
-    missing = any(not np.isfinite(panel.values).all() for panel in board.panels)
+    if board.groups and not panels:
+        return [*caption, []]
+    return [*caption, *legend(panels, facts, Pen(style, board.range, board.scale)), []]
+
+
+def legend(panels: Sequence[Panel], facts: Iterable[str], pen: Pen) -> list[Line]:
+    """The colour range of some panels, in colours or in words, and how to read them."""
+    style = pen.style
+    missing = any(not np.isfinite(panel.values).all() for panel in panels)
     if style.color:
-        scale = [] if board.scale == DEFAULT_SCALE else [range_of(board.scale, board.top)]
-        return [*caption, *_bar_lines(board, style, missing=missing), *prose("; ".join([*scale, *facts]), style), []]
-    first = [f"weight 0 to {board.top:g}"]
+        scale = [] if pen.scale == DEFAULT_SCALE else [style.own(range_of(pen.scale, pen.span))]
+        return [*_bar_lines(pen, missing=missing), *prose("; ".join([*scale, *facts]), style)]
+    first = style.own(" ".join(filter(None, (pen.span.what, _ends(pen)))))
     last = [f"?{_KEEP}is not a number"] if missing else []
-    return [*caption, *prose("; ".join([*first, *facts, *last]), style), []]
+    return prose("; ".join([first, *facts, *last]), style)
 
 
-def _bar_lines(board: Board, style: TerminalStyle, *, missing: bool) -> list[Line]:
-    (_, first), *_, (_, last) = ticks(board.scale, board.top)
-    before, after = f"weight {first} ", f" {last}"
-    cells = min(_BAR, style.columns - len(before) - len(after))
-    bar: Line = [Segment(before), *color_bar(style, cells), Segment(after)]
-    sign: Line = [no_value_cell(style), Segment(" not a number")]
+def _ends(pen: Pen) -> str:
+    return f"0 to {pen.span.top:g}" if pen.span.of_weights else ends_of(pen.span)
+
+
+def _bar_lines(pen: Pen, *, missing: bool) -> list[Line]:
+    style = pen.style
+    (_, first), *_, (_, last) = ticks(pen.scale, pen.span)
+    what = elide(style.own(pen.span.what), style.columns // 2, style.signs.ellipsis) if pen.span.what else ""
+    before, after = style.own(" ".join(filter(None, (what, first)))) + " ", f" {style.own(last)}"
+    cells = max(1, min(_BAR, style.columns - cell_len(before) - cell_len(after)))
+    bar: Line = [Segment(before), *color_bar(pen.tints, cells), Segment(after)]
+    sign: Line = [no_value_cell(pen.tints), Segment(" not a number")]
     if not missing:
         return [bar]
     one: Line = [*bar, Segment("   "), *sign]
@@ -56,9 +71,16 @@ def prose(text: str, style: TerminalStyle, *, bold: bool = False) -> list[Line]:
     return [text_line(line, BOLD if bold and style.color else None) for line in wrapped(words, style.columns)]
 
 
-def axes_fact(panel: Panel) -> str:
-    """What the rows and columns are."""
-    return f"rows:{_KEEP}{panel.rows.name}, columns:{_KEEP}{panel.columns.name}"
+def text_lines(text: Iterable[str], style: TerminalStyle) -> list[Line]:
+    """The prose of a group, each of its lines on as many as it needs; an empty one is a blank line."""
+    return [line for one in text for line in prose(style.prose(one), style) or [[]]]
+
+
+def axes_facts(panel: Panel) -> list[str]:
+    """What the rows and columns are, where they have names."""
+    named = (("rows", panel.rows.name), ("columns", panel.columns.name))
+    said = ", ".join(f"{which}:{_KEEP}{name}" for which, name in named if name)
+    return [said] if said else []
 
 
 def pooled_facts(panels: Sequence[Panel], style: TerminalStyle) -> list[str]:
@@ -70,12 +92,15 @@ def pooled_facts(panels: Sequence[Panel], style: TerminalStyle) -> list[str]:
     return [style.own(f"each cell is the mean of {sizes} tokens")]
 
 
-def cell_facts(board: Board, mode: Mode, style: TerminalStyle) -> list[str]:
+def cell_facts(panels: Sequence[Panel], mode: Mode, pen: Pen) -> list[str]:
     """How to read the cells of a mode."""
+    style = pen.style
     if mode is Mode.FINE or (mode is Mode.WIDE and style.color):
-        return [] if style.color else [_shades_fact(board, style)]
-    facts = [] if style.color else _digit_facts(board.panels, digits(mode, style), board.top, style)
-    return [*facts, "blank is exactly 0"] if any((panel.values == 0).any() for panel in board.panels) else facts
+        return [] if style.color else [_shades_fact(pen)]
+    if not pen.span.of_weights:
+        return []
+    facts = [] if style.color else _digit_facts(panels, digits(mode, style), pen.span.top, style)
+    return [*facts, "blank is exactly 0"] if any((panel.values == 0).any() for panel in panels) else facts
 
 
 def _digit_facts(panels: Sequence[Panel], precision: int, top: float, style: TerminalStyle) -> list[str]:
@@ -89,10 +114,31 @@ def _digit_facts(panels: Sequence[Panel], precision: int, top: float, style: Ter
     return [fact.replace(" ", _KEEP) for fact in facts]
 
 
-def _shades_fact(board: Board, style: TerminalStyle) -> str:
-    ends = [f"{value_at(end, board.top, board.scale):.4g}" for end in [*style.signs.steps, 1.0]]
-    parts = [
-        f"{sign}{_KEEP}to{_KEEP}{end}" if sign != " " else f"blank below{_KEEP}{end}"
-        for sign, end in zip(style.signs.shades, ends, strict=True)
-    ]
-    return _MEANING[board.scale] + ", ".join(parts)
+def _shades_fact(pen: Pen) -> str:
+    signs, meaning = pen.style.signs, _meaning(pen)
+    if not pen.span.signed:
+        ends = [brief(value_at(end, pen.span, pen.scale), 4) for end in [*signs.steps, 1.0]]
+        return f"{meaning}blank below{_KEEP}{ends[0]}, {_shade_list(signs.shades, ends)}"
+    sizes = [0.5 + end / 2 for end in [*signs.sizes, 1.0]]
+    above, below = (
+        [brief(value_at(0.5 + sign * (share - 0.5), pen.span, pen.scale), 4) for share in sizes] for sign in (1, -1)
+    )
+    lists = f"above: {_shade_list(signs.above, above)}, below: {_shade_list(signs.below, below)}"
+    return f"{meaning}blank from{_KEEP}{below[0]}{_KEEP}to{_KEEP}{above[0]}, {lists}".replace(MINUS, signs.minus)
+
+
+def _shade_list(shades: str, ends: Sequence[str]) -> str:
+    pairs = zip(shades[1:], ends[1:], strict=True)
+    return ", ".join(f"{shade}{_KEEP}to{_KEEP}{end}" for shade, end in pairs)
+
+
+def _meaning(pen: Pen) -> str:
+    """What comes before the list of shades."""
+    kind = "magnitude" if pen.span.signed else "weight" if pen.span.of_weights else "value"
+    shares = {
+        "row": f"as shares of each row's {'largest magnitude' if pen.span.signed else 'maximum'}",
+        "rank": f"as shares of the panel's {kind}s in order",
+    }
+    if pen.scale == DEFAULT_SCALE:
+        return ""
+    return ", ".join(filter(None, (f"{pen.scale} scale", shares.get(pen.scale)))) + ": "

@@ -4,20 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from rich.cells import cell_len
 from rich.segment import Segment
 
 from attnviz.arrays import Floats
+from attnviz.render.digits import shifted_digits
 from attnviz.render.labels import distinct, elide, justify, widest
-from attnviz.render.panels import Axis, Board, Group, Panel
-from attnviz.render.terminal_cells import (
-    blocks,
-    colored_numbers,
-    half_blocks,
-    panel_shades,
-    plain_numbers,
-    shifted_digits,
-    signs,
-)
+from attnviz.render.panels import Axis, Group, Panel
+from attnviz.render.terminal_cells import Pen, blocks, colored_numbers, half_blocks, plain_numbers, signs
 from attnviz.render.terminal_lines import BOLD, Line, text_line
 from attnviz.render.terminal_style import TerminalStyle
 
@@ -29,6 +23,8 @@ MOST_LABEL = 20
 _MOST_CELL = 12
 _LEAST_STEPS = 5
 """The steps of the last digit that the range of the values has at least, where they are shown as digits."""
+_MOST_BLOCKS = 4
+"""Into so many blocks of columns a panel is cut for the sake of its numbers, where they are not weights."""
 _SMALL, _MEDIUM = 12, 16
 """Rows of panels whose numbers are worth their lines with one panel on them, or whose digits are with two."""
 
@@ -55,6 +51,8 @@ class Layout:
     width: int
     abreast: int
     """Panels on a line; 0 where not even one fits."""
+    titled: bool
+    """Whether any of the panels has a title."""
 
 
 @dataclass(frozen=True)
@@ -68,33 +66,47 @@ class Part:
     """The first of the columns."""
 
 
-def parts(group: Group, board: Board, style: TerminalStyle) -> list[Part]:
-    """The panels of a group of the board, each at most as wide as a line."""
-    most = style.columns - LEAST_LABEL - (1 if style.color else 2)
-    return [part for panel in group.panels for part in _parts(panel, panel_shades(panel.values, board), most)]
+def parts(group: Group, pen: Pen) -> list[Part]:
+    """The panels of a group, each at most as wide as a line."""
+    return [part for panel in group.panels for part in _parts(panel, pen)]
 
 
-def _parts(panel: Panel, shades: Floats, most: int) -> list[Part]:
-    labels = panel.columns.labels
+def _parts(panel: Panel, pen: Pen) -> list[Part]:
+    shades, labels = pen.shades(panel.values), panel.columns.labels
+    most = _columns_of_part(panel, pen)
     if len(labels) <= most:
         return [Part(panel, shades, 0)]
     found = []
     for start in range(0, len(labels), most):
         columns = replace(panel.columns, labels=labels[start : start + most])
         stop = start + len(columns.labels)
-        title = f"{panel.title}, columns {start * columns.step} to {stop * columns.step - 1}"
+        title = f"{panel.title}, columns {start * columns.step} to {stop * columns.step - 1}".removeprefix(", ")
         values = panel.values[:, start:stop]
         found.append(Part(Panel(title, values, panel.rows, columns), shades[:, start:stop], start))
     return found
 
 
-def choose(panels: Sequence[Panel], top: float, style: TerminalStyle) -> Layout:
+def _columns_of_part(panel: Panel, pen: Pen) -> int:
+    """How many columns stand on a line: those of the smallest cells, but of few rows of numbers as many as can be read.
+
+    Weights have colours and shades that say as much as their numbers; of other values the numbers are what counts.
+    """
+    style, n = pen.style, len(panel.columns.labels)
+    most = style.columns - LEAST_LABEL - (1 if style.color else 2)
+    if pen.span.of_weights or len(panel.rows.labels) > _SMALL:
+        return most
+    numbers = max(1, (style.columns - LEAST_LABEL - 1) // (1 + pen.digits.width(panel.values)))
+    n_blocks = -(-n // numbers)
+    return -(-n // n_blocks) if 1 < n_blocks <= _MOST_BLOCKS else most
+
+
+def choose(panels: Sequence[Panel], pen: Pen) -> Layout:
     """The layout with the largest cells that leaves enough panels side by side."""
-    n = len(panels)
+    n, style = len(panels), pen.style
     rows = max(len(panel.rows.labels) for panel in panels)
     wanted = {Mode.NUMBERS: 1 if rows <= _SMALL else 2, Mode.WIDE: 2 if rows <= _MEDIUM and not style.color else 3}
     for mode, least in wanted.items():
-        cell = cell_width(mode, top, style)
+        cell = cell_width(mode, panels, pen)
         if cell is not None:
             layout = _arranged(panels, mode, cell, style)
             if layout.abreast >= min(least, n):
@@ -103,15 +115,18 @@ def choose(panels: Sequence[Panel], top: float, style: TerminalStyle) -> Layout:
 
 
 def digits(mode: Mode, style: TerminalStyle) -> int:
-    """The digits after the point in the cells of a mode that has numbers."""
+    """The digits after the point in the cells of a mode that has weights as numbers."""
     return style.precision if mode is Mode.NUMBERS else 1
 
 
-def cell_width(mode: Mode, top: float, style: TerminalStyle) -> int | None:
-    """The characters that a cell needs; None where digits would say nothing of values up to `top`."""
-    precision = digits(mode, style)
+def cell_width(mode: Mode, panels: Sequence[Panel], pen: Pen) -> int | None:
+    """The characters that a cell needs; None where its digits would say nothing."""
+    style = pen.style
     if mode is Mode.WIDE and style.color:
         return 2
+    if not pen.span.of_weights:
+        return 1 + max(pen.digits.width(panel.values) for panel in panels) if mode is Mode.NUMBERS else None
+    precision, top = digits(mode, style), pen.span.top
     if top * 10**precision < _LEAST_STEPS:
         return None
     return 1 + (precision if style.color else shifted_digits(top, precision))
@@ -120,42 +135,54 @@ def cell_width(mode: Mode, top: float, style: TerminalStyle) -> int | None:
 def _arranged(panels: Sequence[Panel], mode: Mode, cell: int, style: TerminalStyle) -> Layout:
     """As many panels on a line as the width allows; what room is left goes to labels and numbers."""
     columns = max(len(panel.columns.labels) for panel in panels)
-    title = min(style.columns, widest(style.own(panel.title) for panel in panels))
+    title = min(style.columns, widest(own_text(panel.title, style) for panel in panels))
     rows = dict.fromkeys(panel.rows for panel in panels)
     natural = max(widest(row_labels(axis, mode, style, MOST_LABEL)) for axis in rows)
     body = columns * cell + (2 if mode is Mode.FINE and not style.color else 1)
     least = max(min(natural, LEAST_LABEL) + body, title)
     abreast = min((style.columns + GAP) // (least + GAP), len(panels))
     if abreast == 0:
-        return Layout(mode, cell, 0, least, 0)
+        return Layout(mode, cell, 0, least, 0, title > 0)
     room = (style.columns - GAP * (abreast - 1)) // abreast
     label = min(natural, room - body)
     if mode is Mode.NUMBERS and abreast == len(panels):
-        keys = max(widest(map(style.token, axis.labels)) for axis in {panel.columns for panel in panels})
+        keys = max(widest(label_texts(axis, style)) for axis in {panel.columns for panel in panels})
         cell = max(cell, min(keys + 1, _MOST_CELL, (room - 1 - label) // columns))
         body = 1 + columns * cell
-    return Layout(mode, cell, label, max(label + body, title), abreast)
+    return Layout(mode, cell, label, max(label + body, title), abreast, title > 0)
 
 
 def row_labels(axis: Axis, mode: Mode, style: TerminalStyle, width: int) -> list[str]:
     """What stands before each line of cells, in at most `width` characters.
 
-    Tokens; with their positions where the columns have only those; two of them where a line holds two rows.
+    Labels; those of tokens with their positions where the columns have only these; two where a line holds two rows.
     """
     sign = style.signs.ellipsis
     per_line = 2 if mode is Mode.FINE and style.halves else 1
     if axis.step > 1:
         spans = [axis.labels[i : i + per_line] for i in range(0, len(axis.labels), per_line)]
         return [elide(style.own(_span(span)), width, sign) for span in spans]
-    tokens = [style.token(text) for text in axis.labels]
+    tokens = label_texts(axis, style)
     if mode is Mode.NUMBERS:
-        return distinct(tokens, width, sign)
+        return distinct(tokens, width, sign) if axis.of_tokens else [elide(text, width, sign) for text in tokens]
+    if not axis.of_tokens:
+        return [elide(" ".join(tokens[i : i + per_line]), width, sign) for i in range(0, len(tokens), per_line)]
     figures = len(str(max(0, len(tokens) - 1)))
     labels = []
     for i in range(0, len(tokens), per_line):
         text = elide(" ".join(tokens[i : i + per_line]), width - figures - 1, sign)
         labels.append(f"{i:>{figures}} {text}")
     return labels
+
+
+def label_texts(axis: Axis, style: TerminalStyle) -> list[str]:
+    """The labels of an axis in full; nothing for one that is empty and no token."""
+    return [style.token(text) if text or axis.of_tokens else "" for text in axis.labels]
+
+
+def own_text(text: str, style: TerminalStyle) -> str:
+    """A title as it is shown; nothing where there is none."""
+    return style.own(text) if text else ""
 
 
 def rows_name_columns(panel: Panel, layout: Layout, style: TerminalStyle) -> bool:
@@ -176,45 +203,51 @@ def _span(labels: Sequence[str]) -> str:
     return first if first == last else f"{first}–{last}"
 
 
-def panel_lines(part: Part, top: float, layout: Layout, style: TerminalStyle) -> list[Line]:
+def panel_lines(part: Part, layout: Layout, pen: Pen) -> list[Line]:
     """The title, the columns, and the cells with their row labels."""
-    panel = part.panel
-    title = elide(style.own(panel.title), layout.width, style.signs.ellipsis)
+    panel, style = part.panel, pen.style
+    title = elide(own_text(panel.title, style), layout.width, style.signs.ellipsis)
     indent = " " * (layout.label + 1)
-    lines = [text_line(title, BOLD if style.color else None), text_line(indent + _columns_line(part, layout, style))]
+    lines = [text_line(title, BOLD if style.color else None)] if layout.titled else []
+    if any(panel.columns.labels) or panel.columns.of_tokens:
+        lines.append(text_line(indent + _columns_line(part, layout, pen)))
     before = 1 if layout.mode is Mode.NUMBERS or panel.rows.step > 1 else 0
     labels = row_labels(panel.rows, layout.mode, style, layout.label)
     edge = style.signs.edge if layout.mode is Mode.FINE and not style.color else ""
-    for label, cells in zip(labels, _cells(part, top, layout, style), strict=True):
+    for label, cells in zip(labels, _cells(part, layout, pen), strict=True):
         lines.append([Segment(justify(label, layout.label, before) + (edge or " ")), *cells, Segment(edge)])
     return lines
 
 
-def _cells(part: Part, top: float, layout: Layout, style: TerminalStyle) -> list[Line]:
+def _cells(part: Part, layout: Layout, pen: Pen) -> list[Line]:
+    style = pen.style
     if layout.mode is Mode.FINE:
-        return fine_cells(part.shades, style)
+        return fine_cells(part.shades, pen)
     if layout.mode is Mode.WIDE and style.color:
-        return blocks(part.shades, style, layout.cell)
+        return blocks(part.shades, pen, layout.cell)
     values, precision = part.panel.values, digits(layout.mode, style)
     if style.color:
-        return colored_numbers(values, part.shades, style, layout.cell, precision)
-    return plain_numbers(values, top, style, layout.cell, precision)
+        return colored_numbers(values, part.shades, pen, layout.cell, precision)
+    return plain_numbers(values, pen, layout.cell, precision)
 
 
-def fine_cells(shades: Floats, style: TerminalStyle) -> list[Line]:
+def fine_cells(shades: Floats, pen: Pen) -> list[Line]:
     """Cells one character wide."""
-    if style.halves:
-        return half_blocks(shades, style)
-    return blocks(shades, style, 1) if style.color else signs(shades, style)
+    if pen.style.halves:
+        return half_blocks(shades, pen)
+    return blocks(shades, pen, 1) if pen.style.color else signs(shades, pen)
 
 
-def _columns_line(part: Part, layout: Layout, style: TerminalStyle) -> str:
-    axis = part.panel.columns
+def _columns_line(part: Part, layout: Layout, pen: Pen) -> str:
+    axis, style = part.panel.columns, pen.style
+    labels = label_texts(axis, style)
     if layout.mode is not Mode.NUMBERS:
-        return ticks(len(axis.labels), part.first, axis.step, layout.cell)
+        if axis.of_tokens or axis.step > 1:
+            return ticks(len(axis.labels), part.first, axis.step, layout.cell)
+        return _placed([elide(label, MOST_LABEL, style.signs.ellipsis) for label in labels], layout.cell)
     sign = style.signs.ellipsis if layout.cell > LEAST_LABEL else ""
-    labels = [elide(style.token(text), layout.cell - 1, sign) for text in axis.labels]
-    return "".join(justify(label, layout.cell, 0.5 if style.color else 1) for label in labels)
+    before = 0.5 if style.color and pen.span.of_weights else 1
+    return "".join(justify(elide(label, layout.cell - 1, sign), layout.cell, before) for label in labels)
 
 
 def ticks(n: int, first: int, step: int, cell: int) -> str:
@@ -223,11 +256,15 @@ def ticks(n: int, first: int, step: int, cell: int) -> str:
     >>> ticks(12, 0, 1, 1), ticks(4, 0, 30, 2)
     ('0    5    10', '0   60')
     """
-    longest = len(str((first + n - 1) * step))
+    return _placed([str((first + i) * step) for i in range(n)], cell)
+
+
+def _placed(marks: Sequence[str], cell: int) -> str:
+    """Marks above the columns where they begin, as many as have room."""
+    longest = widest(marks)
     every = next(i for i in (1, 2, 5, 10, 20, 50, 100) if i * cell > longest)
     line = ""
-    for i in range(0, n, every):
-        mark = str((first + i) * step)
-        if i * cell + len(mark) <= n * cell:
-            line = line.ljust(i * cell) + mark
+    for i in range(0, len(marks), every):
+        if i * cell + cell_len(marks[i]) <= len(marks) * cell:
+            line = justify(line, i * cell, 0) + marks[i]
     return line

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from attnviz.render.colors import DEFAULT_COLORMAP
-from attnviz.render.labels import can_write, guarded, written, written_token
+from attnviz.render.colors import DEFAULT_COLORMAP, DEFAULT_DIVERGING
+from attnviz.render.labels import can_write, guarded, written, written_prose, written_token
 
 NARROWEST = 20
 """A terminal with fewer cells a line is drawn for as if it had these."""
@@ -25,10 +25,19 @@ class Signs:
     """Left and right of shades, which can be blank."""
     half: str
     """The upper half of a cell, or nothing where there is no such character."""
+    above: str
+    """In signed ranges: from 0 to the highest value."""
+    below: str
+    """From 0 to the lowest value: lines, so that the sign shows without colours."""
+    minus: str
+    sizes: tuple[float, ...] = (0.03, 0.1, 0.25, 0.5, 0.75)
+    """Where each of those but the first begins, as a share of the largest magnitude."""
 
 
-_UNICODE = Signs(" ·░▒▓█", (0.03, 0.1, 0.25, 0.5, 0.75), "…", "·", "│", "▀")
-_ASCII = Signs(" .:-=+*#%@", (0.02, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.75, 0.9), "..", ".", "|", "")
+_UNICODE = Signs(" ·░▒▓█", (0.03, 0.1, 0.25, 0.5, 0.75), "…", "·", "│", "▀", " ·░▒▓█", " ╌─━═≡", "−")
+_ASCII = Signs(
+    " .:-=+*#%@", (0.02, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.75, 0.9), "..", ".", "|", "", " .:+*#", " _-~=%", "-"
+)
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,7 @@ class TerminalStyle:
     precision: int = 2
     """Digits after the point."""
     cmap: str = DEFAULT_COLORMAP
+    diverging: str = DEFAULT_DIVERGING
 
     @property
     def columns(self) -> int:
@@ -60,7 +70,7 @@ class TerminalStyle:
         >>> TerminalStyle(80, color=False, encoding="cp1252").signs.shades
         ' .:-=+*#%@'
         """
-        return _UNICODE if can_write("▀░▒▓█…·–│", self.encoding) else _ASCII
+        return _UNICODE if can_write("▀░▒▓█…·–│╌─━═≡−", self.encoding) else _ASCII
 
     @property
     def halves(self) -> bool:
@@ -74,6 +84,10 @@ class TerminalStyle:
     def own(self, text: str) -> str:
         """A title or a note as it is shown."""
         return written(text, self.encoding)
+
+    def prose(self, text: str) -> str:
+        """A line of prose, which may hold formulas, as it is shown; nothing where there is none."""
+        return written_prose(text, self.encoding) if text else ""
 
 
 @lru_cache(maxsize=4096)

@@ -1,4 +1,4 @@
-"""The weights of one query at a time, as a table: heads down, key tokens written out across."""
+"""One panel at a time as a table, such as the weights of a query: heads down, key tokens written out across."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,32 +6,36 @@ from rich.cells import cell_len
 from rich.segment import Segment
 
 from attnviz.arrays import Floats
+from attnviz.render.digits import decimal
 from attnviz.render.labels import distinct, justify, widest
-from attnviz.render.panels import Board, Panel
-from attnviz.render.terminal_cells import background, decimal, levels, panel_shades
+from attnviz.render.panels import Panel
+from attnviz.render.terminal_cells import Pen, background, levels
 from attnviz.render.terminal_lines import Line, text_line
-from attnviz.render.terminal_style import TerminalStyle
+from attnviz.render.terminal_panels import label_texts
 
 _MOST_KEY = 24
 _MOST_LABEL = 12
 
 
-def table_lines(panel: Panel, board: Board, style: TerminalStyle) -> list[Line]:
-    """The table of one query of the board, in as many blocks as the width asks for, each with its row labels."""
+def table_lines(panel: Panel, pen: Pen) -> list[Line]:
+    """The table of one panel, in as many blocks as the width asks for, each with its row labels."""
+    style = pen.style
     sign = style.signs.ellipsis
-    rows = distinct([style.token(text) for text in panel.rows.labels], _MOST_LABEL, sign)
+    rows = label_texts(panel.rows, style)
+    rows = distinct(rows, _MOST_LABEL, sign) if any(rows) else rows
     label = widest(rows)
     most = min(_MOST_KEY, style.columns - label - 1)
-    texts = [style.own(text) if panel.columns.step > 1 else style.token(text) for text in panel.columns.labels]
-    keys = distinct(texts, most, sign)
-    widths = [min(most, max(cell_len(key), style.precision + 2)) for key in keys]
-    shades = panel_shades(panel.values, board)
+    texts = list(map(style.own, panel.columns.labels)) if panel.columns.step > 1 else label_texts(panel.columns, style)
+    keys = distinct(texts, most, sign) if any(texts) else texts
+    number = style.precision + 2 if pen.span.of_weights else pen.digits.width(panel.values)
+    widths = [min(most, max(cell_len(key), number)) for key in keys]
+    shades = pen.shades(panel.values)
     lines: list[Line] = []
     for start, stop in _spans(widths, style.columns - label):
         header = "".join(" " + justify(keys[i], widths[i], 1) for i in range(start, stop))
         lines.append(text_line(" " * label + header))
         block = slice(start, stop)
-        cells = _cells(panel.values[:, block], shades[:, block], widths[block], style)
+        cells = _cells(panel.values[:, block], shades[:, block], widths[block], pen)
         lines += [[Segment(justify(row, label, 0)), *line] for row, line in zip(rows, cells, strict=True)]
         lines.append([])
     return lines
@@ -49,11 +53,16 @@ def _spans(widths: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
         yield start, len(widths)
 
 
-def _cells(values: Floats, shades: Floats, widths: Sequence[int], style: TerminalStyle) -> Iterator[Line]:
-    for row, steps in zip(values.tolist(), levels(shades).tolist(), strict=True):
+def _cells(values: Floats, shades: Floats, widths: Sequence[int], pen: Pen) -> Iterator[Line]:
+    for row, steps in zip(values.tolist(), levels(shades, pen.tints.levels).tolist(), strict=True):
         line: Line = []
         for value, level, width in zip(row, steps, widths, strict=True):
-            text = "0" if value == 0 else decimal(value, style.precision, width)
-            colors = background(style.cmap, level) if style.color else None
-            line += [Segment(" "), Segment(justify(text, width, 1), colors)]
+            colors = background(pen.tints, level) if pen.style.color else None
+            line += [Segment(" "), Segment(justify(_number(value, width, pen), width, 1), colors)]
         yield line
+
+
+def _number(value: float, width: int, pen: Pen) -> str:
+    if not pen.span.of_weights:
+        return pen.digits.text(value)
+    return "0" if value == 0 else decimal(value, pen.style.precision, width)
