@@ -19,7 +19,7 @@ def test_each_table_is_matplotlib_s(name: str, diverging: bool) -> None:
 
 
 @pytest.mark.parametrize("name", DIVERGING)
-def test_a_diverging_map_is_grey_in_the_middle_blue_or_violet_below_and_red_or_orange_above(name: str) -> None:
+def test_a_diverging_map_is_grey_in_the_middle_cold_below_and_warm_above(name: str) -> None:
     colors = colormap(name, diverging=True).astype(int)
     assert np.ptp(colors[127:129], axis=1).max() <= 2
     assert (colors[:100, 2] > colors[:100, 0]).all()

@@ -13,6 +13,7 @@ from attnviz.render.lettering import lettered
 from attnviz.render.panels import Axis, Board, Group, Look, Panel
 from attnviz.render.png import Palette, png, write_png
 from attnviz.render.ranges import Range
+from tests import value_boards
 from tests.pictures import board_of, decoded, scene_of
 
 GOLDEN = Path(__file__).parent / "golden" / "png"
@@ -99,6 +100,8 @@ def golden_boards() -> dict[str, Board]:
         "layers": board_of(*weights, groups=2),
         "sqrt": board_of(*weights[:4], scale="sqrt"),
         "missing": board_of(*missing),
+        "difference": value_boards.difference(),
+        "lesson": value_boards.lesson(),
         "pooled": Board("pooled", (Group("decoder layer 3", (pooled,)),), Range(0.0, 0.1)),
     }
 

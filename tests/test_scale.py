@@ -31,6 +31,75 @@ def test_shades_are_those_of_the_formulas(scale: str, dtype: Any) -> None:
     np.testing.assert_allclose([*shades[0].tolist(), shades[1, 0]], SHADES[scale], atol=1e-5)
 
 
+SIGNED: dict[str, list[float]] = {  # of -1, -0.25, -0.001, 0, 0.001, 0.5, of which 0.5 is the top, and of -0.25 alone
+    "linear": [0, 0.25, 0.499, 0.5, 0.501, 1, 0.25],
+    "sqrt": [0, 0.14645, 0.47764, 0.5, 0.52236, 1, 0.14645],
+    "log": [0, 0.05017, 0.44983, 0.5, 0.55017, 1, 0.05017],
+    "row": [0, 0.375, 0.4995, 0.5, 0.5005, 0.75, 0],
+    "rank": [0, 0.5 - 2 / 6, 0.5 - 1 / 6, 0.5, 0.5 + 2 / 12, 0.5 + 5 / 12, 0.5 - 2 / 6],
+}
+"""On rank, of the six magnitudes above 0 two are 0.001, two are 0.25."""
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_signed_shades_are_those_of_the_formulas(scale: str, dtype: Any) -> None:
+    values = np.array([[-1, -0.25, -0.001, 0, 0.001, 0.5], [-0.25, 0, 0, 0, 0, 0]], dtype)
+    shades = shade(values, Range(-0.5, 0.5), scale)
+    assert shades.dtype == dtype
+    np.testing.assert_allclose([*shades[0].tolist(), shades[1, 0]], SIGNED[scale], atol=1e-5)
+    assert (shades[1, 1:] == 0.5).all()
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@given(
+    arrays(np.float32, array_shapes(min_dims=2, max_dims=2, max_side=7), elements=st.floats(-3, 3, width=32)),
+    st.sampled_from([0.5, 2.0]),
+)
+def test_the_other_sign_is_as_far_from_the_middle(scale: str, values: Floats, top: float) -> None:
+    shades = shade(values, Range(-top, top), scale)
+    np.testing.assert_allclose(shade(-values, Range(-top, top), scale), 1 - shades, atol=1e-6)
+    assert (shades[values == 0] == 0.5).all()
+    assert (shades[values > 0] >= 0.5).all()
+    assert (shades[values < 0] <= 0.5).all()
+    np.testing.assert_allclose(
+        2 * shades[values > 0] - 1, shade(np.abs(values), Range(0.0, top), scale)[values > 0], atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_what_is_not_a_number_stays_among_signed_values(scale: str) -> None:
+    shades = shade(np.array([[np.nan, -1.0], [np.inf, -np.inf]]), Range(-1.0, 1.0), scale)
+    assert np.isnan(shades).tolist() == [[True, False], [False, False]]
+    assert shades[1].tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_range_that_begins_elsewhere_is_like_one_from_0_of_the_same_length(scale: str) -> None:
+    values = np.array([[0.0, 0.5, 1.0], [2.0, 0.25, 0.0]])
+    np.testing.assert_array_equal(shade(values + 4, Range(4.0, 6.0), scale), shade(values, Range(0.0, 2.0), scale))
+    np.testing.assert_array_equal(shade(values - 2, Range(-2.0, 0.0), scale), shade(values, Range(0.0, 2.0), scale))
+
+
+@pytest.mark.parametrize("scale", ["linear", "sqrt", "log"])
+@given(st.floats(0, 1), st.sampled_from([Range(-0.5, 0.5), Range(-30.0, 30.0), Range(2.0, 3.0), Range(-7.0, -3.0)]))
+def test_values_of_any_range_are_found_again_by_their_shades(scale: str, share: float, span: Range) -> None:
+    found = shade(np.array([[value_at(share, span, scale)]]), span, scale)[0, 0]
+    assert found == pytest.approx(share, abs=1e-3 if scale == "log" else 1e-6)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("top", [0.25, 20.0])
+def test_ticks_of_signed_ranges_mirror_each_other_around_0(scale: str, top: float) -> None:
+    places, texts = zip(*ticks(scale, Range(-top, top)), strict=True)
+    assert (places[0], places[len(places) // 2], places[-1]) == (0, 0.5, 1)
+    assert texts[len(texts) // 2] == "0"
+    assert [text.removeprefix("−") for text in texts] == [text.removeprefix("−") for text in reversed(texts)]
+    assert texts[0] == "−" + texts[-1]
+    if scale in ("linear", "sqrt", "log"):
+        assert float(texts[-1]) == top
+
+
 @pytest.mark.parametrize("scale", SCALES)
 @given(PANELS, st.sampled_from([0.01, 0.2, 1.0]))
 def test_shades_lie_in_0_to_1_and_nothing_is_0(scale: str, values: Floats, top: float) -> None:

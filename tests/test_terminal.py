@@ -23,13 +23,14 @@ from attnviz.attention import softmax
 from attnviz.collect import HeatmapCollector
 from attnviz.maps import AttentionMap, StoredWeights
 from attnviz.render import terminal_cells, terminal_style
-from attnviz.render.colors import NAMES, colormap
+from attnviz.render.colors import DIVERGING, NAMES, colormap
 from attnviz.render.panels import Axis, Board, Group, Panel, heads_board, queries_board
 from attnviz.render.ranges import Range
 from attnviz.render.scale import SCALES, range_of, shade, ticks
 from attnviz.render.terminal import TerminalStyle, heads_view, overview, query_view, tile_limits, view
 from attnviz.render.terminal_cells import LEVELS, Pen, Tints, background, half_blocks
 from attnviz.tokens import Tokens
+from tests import value_boards
 
 GOLDEN = Path(__file__).parent / "golden" / "terminal"
 FRUIT = ("[CLS]", "Orange", "is", "my", "favorite", "fruit", "[SEP]")
@@ -153,10 +154,19 @@ CASES: dict[str, Callable[[TerminalStyle], Board]] = {
     "awkward": lambda style: heads_case(AWKWARD, 3, style),
     "overview": overview_case,
     "query": queries_case,
+    "difference": lambda style: value_boards.difference(),
+    "signed": lambda style: value_boards.signed(),
+    "lesson": lambda style: value_boards.lesson(),
+    "lesson-tables": lambda style: replace(value_boards.lesson(), view="queries"),
 }
+OF_VALUES = ("difference", "signed", "lesson", "lesson-tables")
+"""Not of weights."""
 KINDS = {"color.ans": (True, "utf-8"), "plain.txt": (False, "utf-8"), "ascii.txt": (False, "ascii")}
 NAMES_OF_GOLDEN = [
-    f"{case}-{width}-{kind}" for case in CASES for width in ("040", "080", "120", "200") for kind in KINDS
+    f"{case}-{width}-{kind}"
+    for case in CASES
+    for width in ("040", "080", "120", *(() if case in OF_VALUES else ("200",)))
+    for kind in KINDS
 ]
 
 
@@ -291,11 +301,13 @@ def test_all_panels_share_one_range() -> None:
     assert nearest == pytest.approx([0.52, 0.9], abs=1 / LEVELS)
 
 
-@pytest.mark.parametrize("cmap", NAMES)
+@pytest.mark.parametrize(
+    "tints", [*map(Tints, NAMES), *(Tints(name, signed=True) for name in DIVERGING)], ids=lambda tints: tints.cmap
+)
 @pytest.mark.parametrize("system", [ColorSystem.TRUECOLOR, ColorSystem.EIGHT_BIT, ColorSystem.STANDARD])
-def test_numbers_can_be_read_on_every_colour(cmap: str, system: ColorSystem) -> None:
-    for level in range(-1, LEVELS):
-        style = background(Tints(cmap), level)
+def test_numbers_can_be_read_on_every_colour(tints: Tints, system: ColorSystem) -> None:
+    for level in range(-1, tints.levels):
+        style = background(tints, level)
         assert style.color is not None
         assert style.bgcolor is not None
         text, behind = (luminance(color.downgrade(system).get_truecolor()) for color in (style.color, style.bgcolor))

@@ -18,8 +18,8 @@ NAMES = {
     "blues": "Blues",
 }
 """The name here, and matplotlib's."""
-DIVERGING = {"rdbu": "RdBu_r", "puor": "PuOr_r", "coolwarm": "coolwarm"}
-"""Likewise, of those with a neutral middle: blue or violet below it, red or orange above it."""
+DIVERGING = {"rdbu": "RdBu_r", "puor": "PuOr_r", "brbg": "BrBG_r"}
+"""Likewise, of those with a neutral middle: a cold colour below it, a warm one above it."""
 TARGET = Path(__file__).parent.parent / "attnviz" / "render" / "colormaps.py"
 HEADER = '''"""Colour tables as hexadecimal digits, RRGGBB for each of 256 steps.
 
@@ -27,9 +27,8 @@ Written by tools/make_colormaps.py; do not edit.
 
 Taken from matplotlib (https://matplotlib.org/stable/project/license.html). viridis, magma, inferno and plasma are by
 Nathaniel J. Smith, Stéfan van der Walt and Eric Firing (CC0); cividis is by Jamie Nuñez, Christopher Anderton and Ryan
-Renslow (CC0); greys, blues, rdbu and puor are ColorBrewer's (Cynthia Brewer, Mark Harrower and The Pennsylvania
-State University, Apache-2.0, https://colorbrewer.org); coolwarm is by Kenneth Moreland
-(https://www.kennethmoreland.com/color-maps/).
+Renslow (CC0); greys, blues, rdbu, puor and brbg are ColorBrewer's (Cynthia Brewer, Mark Harrower and The
+Pennsylvania State University, Apache-2.0, https://colorbrewer.org).
 """
 '''
 

@@ -16,8 +16,8 @@ _SIGNS = {"␣": "<SP>", "␡": "\\x7f", "◌": "", "⟨": "<", "⟩": ">"} | {c
 _PUNCTUATION = {"…": "..", "–": "-", "−": "-", "×": "x", "·": "-"}
 """Likewise for what our own titles and notes are written with."""
 _FORMULAS = {
-    "·": "*", "√": "sqrt ", "Σ": "sum", "∑": "sum", "∈": "in", "≤": "<=", "≥": ">=", "≈": "~", "→": "->", "∞": "inf",
-    "π": "pi", "θ": "theta", "‖": "||",
+    "·": "*", "√": "sqrt ", "Σ": "sum", "∑": "sum", "∈": "in", "≤": "<=", "≥": ">=", "≠": "!=", "≈": "~",
+    "→": "->", "∞": "inf", "π": "pi", "θ": "theta", "‖": "||",
 }  # fmt: skip
 """Likewise for formulas."""
 
@@ -107,7 +107,8 @@ def written_prose(text: str, encoding: str) -> str:
     >>> written_prose("softmax(QKᵀ / √dₖ) · V, V ∈ ℝⁿ", "ascii")
     'softmax(QK^T / sqrt d_k) * V, V in R^n'
     """
-    signs = _SIGNS | _PUNCTUATION | _FORMULAS | {c: _in_letters(c) for c in set(text) if unicodedata.decomposition(c)}
+    letters = {c: _in_letters(c) for c in set(text) if unicodedata.decomposition(c)}
+    signs = letters | _SIGNS | _PUNCTUATION | _FORMULAS
     return guarded(_written(visible(text), encoding, signs), encoding)
 
 

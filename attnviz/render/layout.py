@@ -482,18 +482,18 @@ class _Drawing:
             self._text(_MARGIN, y + _HEADING, title, _HEADING, bold=True)
             y += _HEADING_BAND
         if group.text:
-            y = self._prose(group.text, y)
+            y = self._prose(group.text, y) + (_PROSE_GAP if group.panels else 0)
         if group.panels and (span := self._board.own_range(group)):
-            y = self._legend(y + _PROSE_GAP, span, group.panels)
+            y = self._legend(y, span, group.panels)
         return y
 
     def _prose(self, lines: Sequence[str], y: int) -> int:
         measure = _at(self._measure, _PROSE)
         for line in lines:
             string = visible(line) if line else ""
-            for part in wrapped(string, self._plans.inside, 1 + len(string), measure):
-                self._text(_MARGIN, y + _PROSE, part, _PROSE)
-                y += _PROSE_LINE
+            parts = wrapped(string, self._plans.inside, 1 + len(string), measure)
+            self._texts += [Text(_MARGIN, y + _PROSE + i * _PROSE_LINE, s, _PROSE) for i, s in enumerate(parts) if s]
+            y += len(parts) * _PROSE_LINE
         return y
 
     def _panel(self, panel: Panel, plan: _Plan, place: tuple[int, int], span: Range) -> None:

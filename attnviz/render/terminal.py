@@ -106,9 +106,13 @@ def heads_view(board: Board, style: TerminalStyle) -> Segments:
     lines = heading(board, shared, common, style)
     unnamed = False
     for i, (group, one) in enumerate(zip(board.groups, laid, strict=True)):
-        lines += _group_head(group, board, one, common, style)
+        pen = _pen(group, board, style)
         if one is None:
+            lines += _group_head(group, "", None, pen)
             continue
+        own = board.own_range(group) is not None
+        left = [] if own else [fact for fact in one.facts if fact not in common]
+        lines += _group_head(group, f" ({'; '.join(left)})" if left else "", one.facts if own else None, pen)
         lines += _side_by_side(one)
         unnamed |= not rows_name_columns(group.panels[0], one.layout, style)
         if unnamed and _last_with_its_keys(board, i):
@@ -135,17 +139,19 @@ def _laid(group: Group, board: Board, shared: Sequence[Panel], style: TerminalSt
     return _Laid(pen, pieces, layout, [*axes_facts(panels[0]), *cells, *pooled_facts(panels, style)])
 
 
-def _group_head(
-    group: Group, board: Board, one: _Laid | None, common: Sequence[str], style: TerminalStyle
-) -> list[Line]:
-    """A group's title, its prose, and where it has its own range what that is; else what is not said of all groups."""
-    own = board.own_range(group) is not None
-    facts = [] if one is None or own else [fact for fact in one.facts if fact not in common]
-    title = style.own(group.title) if group.title or not group.text else ""
-    lines = prose(title + (f" ({'; '.join(facts)})" if facts else ""), style, bold=True)
-    lines += text_lines(group.text, style)
-    lines += legend(group.panels, one.facts, one.pen) if one is not None and own else []
-    return [*lines, []] if one is None or (group.text and not own) else lines
+def _group_head(group: Group, said: str, facts: Sequence[str] | None, pen: Pen) -> list[Line]:
+    """A group's title with what is said of it alone, its prose, and where it has its own range what that is.
+
+    Args:
+        group: whose panels, if any, follow.
+        said: put after the title.
+        facts: how to read the panels, where their range is the group's own.
+        pen: draws them.
+    """
+    style = pen.style
+    lines = [*prose(style.own(group.title) + said, style, bold=True), *text_lines(group.text, style)]
+    lines += legend(group.panels, facts, pen) if facts is not None else []
+    return [*lines, []] if not group.panels or (group.text and facts is None) else lines
 
 
 def _side_by_side(one: _Laid) -> list[Line]:
@@ -181,7 +187,7 @@ def overview(board: Board, style: TerminalStyle) -> Segments:
 
     Groups with something of their own to say, or without panels, are for `heads_view` too.
     """
-    if any(group.text or board.own_range(group) or not group.panels for group in board.groups):
+    if not board.panels or any(group.text or board.own_range(group) or not group.panels for group in board.groups):
         return heads_view(board, style)
     pen = Pen(style, board.range, board.scale)
     tiles = max((len(panel.columns.labels) for panel in board.panels), default=1)
@@ -244,10 +250,8 @@ def query_view(board: Board, style: TerminalStyle) -> Segments:
     lines = heading(board, shared, _table_facts(shared, style), style)
     for group in board.groups:
         pen = _pen(group, board, style)
-        lines += prose(style.own(group.title), style, bold=True) if group.title or not group.text else []
-        lines += text_lines(group.text, style)
-        lines += legend(group.panels, _table_facts(group.panels, style), pen) if board.own_range(group) else []
-        lines += [] if group.panels and not group.text else [[]]
+        own = _table_facts(group.panels, style) if board.own_range(group) and group.panels else None
+        lines += _group_head(group, "", own, pen)
         titles = _numbered_repeats([panel.title for panel in group.panels])
         for title, panel in zip(titles, group.panels, strict=True):
             lines += prose(style.own(title), style, bold=True) if panel.title else []

@@ -54,7 +54,7 @@ def _ends(pen: Pen) -> str:
 def _bar_lines(pen: Pen, *, missing: bool) -> list[Line]:
     style = pen.style
     (_, first), *_, (_, last) = ticks(pen.scale, pen.span)
-    what = elide(style.own(pen.span.what), style.columns // 2, style.signs.ellipsis) if pen.span.what else ""
+    what = elide(style.own(pen.span.what), style.columns // 2, style.signs.ellipsis)
     before, after = style.own(" ".join(filter(None, (what, first)))) + " ", f" {style.own(last)}"
     cells = max(1, min(_BAR, style.columns - cell_len(before) - cell_len(after)))
     bar: Line = [Segment(before), *color_bar(pen.tints, cells), Segment(after)]

@@ -135,7 +135,7 @@ def cell_width(mode: Mode, panels: Sequence[Panel], pen: Pen) -> int | None:
 def _arranged(panels: Sequence[Panel], mode: Mode, cell: int, style: TerminalStyle) -> Layout:
     """As many panels on a line as the width allows; what room is left goes to labels and numbers."""
     columns = max(len(panel.columns.labels) for panel in panels)
-    title = min(style.columns, widest(own_text(panel.title, style) for panel in panels))
+    title = min(style.columns, widest(style.own(panel.title) for panel in panels))
     rows = dict.fromkeys(panel.rows for panel in panels)
     natural = max(widest(row_labels(axis, mode, style, MOST_LABEL)) for axis in rows)
     body = columns * cell + (2 if mode is Mode.FINE and not style.color else 1)
@@ -180,11 +180,6 @@ def label_texts(axis: Axis, style: TerminalStyle) -> list[str]:
     return [style.token(text) if text or axis.of_tokens else "" for text in axis.labels]
 
 
-def own_text(text: str, style: TerminalStyle) -> str:
-    """A title as it is shown; nothing where there is none."""
-    return style.own(text) if text else ""
-
-
 def rows_name_columns(panel: Panel, layout: Layout, style: TerminalStyle) -> bool:
     """Whether the row labels name the columns too, each in full."""
     whole = row_labels(panel.rows, layout.mode, style, style.columns) == row_labels(
@@ -206,7 +201,7 @@ def _span(labels: Sequence[str]) -> str:
 def panel_lines(part: Part, layout: Layout, pen: Pen) -> list[Line]:
     """The title, the columns, and the cells with their row labels."""
     panel, style = part.panel, pen.style
-    title = elide(own_text(panel.title, style), layout.width, style.signs.ellipsis)
+    title = elide(style.own(panel.title), layout.width, style.signs.ellipsis)
     indent = " " * (layout.label + 1)
     lines = [text_line(title, BOLD if style.color else None)] if layout.titled else []
     if any(panel.columns.labels) or panel.columns.of_tokens:

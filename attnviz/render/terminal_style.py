@@ -82,8 +82,8 @@ class TerminalStyle:
         return _token(text, self.encoding)
 
     def own(self, text: str) -> str:
-        """A title or a note as it is shown."""
-        return written(text, self.encoding)
+        """A title or a note as it is shown; nothing where there is none."""
+        return written(text, self.encoding) if text else ""
 
     def prose(self, text: str) -> str:
         """A line of prose, which may hold formulas, as it is shown; nothing where there is none."""

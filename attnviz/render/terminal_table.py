@@ -33,7 +33,7 @@ def table_lines(panel: Panel, pen: Pen) -> list[Line]:
     lines: list[Line] = []
     for start, stop in _spans(widths, style.columns - label):
         header = "".join(" " + justify(keys[i], widths[i], 1) for i in range(start, stop))
-        lines.append(text_line(" " * label + header))
+        lines += [text_line(" " * label + header)] if any(texts) else []
         block = slice(start, stop)
         cells = _cells(panel.values[:, block], shades[:, block], widths[block], pen)
         lines += [[Segment(justify(row, label, 0)), *line] for row, line in zip(rows, cells, strict=True)]
