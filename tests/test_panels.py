@@ -88,6 +88,7 @@ def test_an_axis_of_tiles_has_the_positions_of_each(most: int, labels: tuple[str
         ("The cat", 4, "minilm · 4 tokens · The cat"),
         ("a", 1, "minilm · 1 token · a"),
         ("\x1b[2J", 3, "minilm · 3 tokens · ␛[2J"),
+        ("", 6, "minilm · 6 tokens"),
     ],
 )
 def test_the_caption_is_one_visible_line(text: str, n_tokens: int, caption: str) -> None:
@@ -99,6 +100,15 @@ def test_a_description_has_all_but_the_text_and_the_start_of_hashes() -> None:
     model: Provenance = {"attnviz": "0.1.0", "model": "minilm", "model_sha256": "0123456789abcdef", "scale": False}
     said = "minilm, sha256 0123456789ab, scale false"
     assert describe({**model, **place}) == f"attnviz 0.1.0 · {said} · torch float64 on cuda:1"
+
+
+def test_a_description_keeps_names_whole_and_nothing_in_it_acts_on_a_terminal() -> None:
+    place: Provenance = {"backend": "numpy", "device": "cpu\n", "dtype": "float32", "text": ""}
+    model: Provenance = {"attnviz": "\x1b[1m", "model": "A\x1b[2J.npz", "array": "Cross Attention 1", "stored": ""}
+    saved: Provenance = {"shape": [12, 1, 144, 128, 128], "saved_sha256": "0123456789abcdef"}
+    said = "A␛[2J.npz, array Cross Attention 1, shape [12, 1, 144, 128, 128], saved_sha256 0123456789ab"
+    assert describe({**model, **saved, **place}) == f"attnviz ␛[1m · {said} · numpy float32 on cpu␊"
+    assert caption_of({**model, **place}, 2) == "A␛[2J.npz · 2 tokens"
 
 
 # boards

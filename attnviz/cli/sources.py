@@ -5,8 +5,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from attnviz.attention import Rule
-from attnviz.backend import Placing, placing
+from attnviz.backend import NUMPY_NAME, Placing, placing
 from attnviz.cli.inputs import read_texts
+from attnviz.cli.messages import note
 from attnviz.cli.options import InputOptions
 from attnviz.errors import RequestError
 from attnviz.lazy import function
@@ -26,9 +27,9 @@ _SCRATCH = {"n_heads", "d_model", "seed", "no_positions", "no_scale", "shared_pr
 _USES = {
     "model": {"text", "file", "model", "truncate"} | _SCRATCH | _RULE | _PLACE,
     "embeddings": {"embeddings"} | (_SCRATCH - {"d_model", "no_positions"}) | _RULE | _PLACE,
-    "attention": {"attention", "tokens", "key_tokens", "batch"} | _RULE,  # its source says why there can be no rule
+    "attention": {"attention", "tokens", "key_tokens", "batch", "backend"} | _RULE,
 }
-"""The options that have a use with each kind of source."""
+"""The options that may come with each kind of source; why saved attention takes no rule, its source says."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +152,8 @@ def _embeddings(options: InputOptions, path: Path) -> Source:
 
 def _saved(options: InputOptions, typed: str) -> Source:
     path, array = function(_SPLIT_ARRAY)(typed)
+    if options.backend != NUMPY_NAME:
+        note(f"nothing is computed of saved attention: --backend {options.backend} changes nothing")
     saved = function(_SAVED)(
         path, array=array, tokens=options.tokens, key_tokens=options.key_tokens, batch=options.batch
     )

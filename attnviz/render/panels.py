@@ -104,9 +104,6 @@ class Board:
         return max((max(panel.rows.step, panel.columns.step) for panel in self.panels), default=1)
 
 
-_SHA_DIGITS = 64
-
-
 def head_title(head: Head) -> str:
     """What a head's panel is called.
 
@@ -144,7 +141,7 @@ def caption_of(provenance: Provenance, n_tokens: int) -> str:
     """
     tokens = "1 token" if n_tokens == 1 else f"{n_tokens} tokens"
     text = str(provenance["text"])
-    return " · ".join([str(provenance["model"]), tokens, *([visible(text)] if text else [])])
+    return " · ".join([visible(str(provenance["model"])), tokens, *([visible(text)] if text else [])])
 
 
 def describe(provenance: Provenance) -> str:
@@ -155,25 +152,17 @@ def describe(provenance: Provenance) -> str:
     'attnviz 0.1.0 · scratch, seed 3 · numpy float32 on cpu'
     """
     said_otherwise = {"attnviz", "source", "model", "backend", "device", "dtype", "text"}
-    details = [
-        f"{key.removeprefix('model_')} {_brief(value)}"
-        for key, value in provenance.items()
-        if key not in said_otherwise and value != ""
-    ]
-    model = ", ".join([str(provenance["model"]), *details])
-    place = "{backend} {dtype} on {device}".format(**provenance)
-    return f"attnviz {provenance['attnviz']} · {model} · {place}"
+    details = [_detail(key, value) for key, value in provenance.items() if key not in said_otherwise and value != ""]
+    model = ", ".join([visible(str(provenance["model"])), *details])
+    place = visible("{backend} {dtype} on {device}".format(**provenance))
+    return f"attnviz {visible(str(provenance['attnviz']))} · {model} · {place}"
 
 
-def _brief(value: Value) -> str:
-    """A value as it is told in passing.
-
-    >>> _brief([2, 3]), _brief("a" * 64), _brief("mask.npz:causal"), _brief(True)
-    ('2 × 3', 'aaaaaaaaaaaa', 'mask.npz:causal', 'true')
-    """
-    if isinstance(value, (list, tuple)):
-        return " × ".join(map(str, value))
-    return str(value)[:12].lower() if not isinstance(value, str) or len(value) == _SHA_DIGITS else value
+def _detail(key: str, value: Value) -> str:
+    """One entry of a provenance: of a hash the start, names as they are; a saved record may hold any text."""
+    said = " × ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    said = said.lower() if isinstance(value, bool) else said
+    return visible(f"{key.removeprefix('model_')} {said[:12] if key.endswith('sha256') else said}")
 
 
 def heads_board(
