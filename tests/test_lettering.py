@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import features
 
-from attnviz.errors import RequestError
+from attnviz.errors import AttnvizError, RequestError
 from attnviz.render import lettering
 from attnviz.render.lettering import Run, lettered, measure, runs
 from attnviz.render.panels import Look
@@ -127,5 +127,6 @@ def test_a_font_that_cannot_be_used_is_refused_by_its_name(tmp_path: Path, kind:
         font.mkdir()
     if fault == "damaged":
         font.write_bytes(b"no font")
-    with pytest.raises(RequestError, match=r"font .*own\.ttf.*\.otf"):
+    with pytest.raises(AttnvizError, match=r"font .*own\.ttf.*\.otf") as refused:
         written(board_of(np.eye(1)), kind, Look(font=font))
+    assert isinstance(refused.value, RequestError) == (fault != "damaged")

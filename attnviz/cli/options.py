@@ -95,7 +95,7 @@ class InputOptions:
         typer.Option(
             metavar="FILE[:NAME]",
             show_default=False,
-            help="What may be attended, from npy, npz, safetensors, json, csv.",
+            help="True where a query may attend to a key; npy, npz, safetensors, json or csv.",
         ),
     ] = None
     backend: Annotated[Backend, typer.Option(help="What does the maths.")] = _NUMPY

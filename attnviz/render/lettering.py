@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont, features
 
-from attnviz.errors import RequestError
+from attnviz.errors import AttnvizError, RequestError
 from attnviz.render.fonts import bundled, installed
 
 Levels = npt.NDArray[np.uint8]
@@ -116,14 +116,15 @@ def check_font(font: Path) -> None:
     """Refuse a font file that cannot be used.
 
     Raises:
-        RequestError: there is none, it is damaged, or it has letters of one size only.
+        RequestError: there is none.
+        AttnvizError: it is damaged, or has letters of one size only.
     """
     if not font.is_file():
         raise RequestError(f"font {font}: no such file; name a font file, such as a .ttf or .otf one")
     try:
         _face(font, 12)
     except OSError as error:
-        raise RequestError(f"font {font} cannot be used ({error}): name another .ttf or .otf file") from None
+        raise AttnvizError(f"font {font} cannot be used ({error}): name another .ttf or .otf file") from None
 
 
 def has_glyph(c: str, font: Path | None = None) -> bool:
