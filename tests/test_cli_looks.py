@@ -1,4 +1,4 @@
-"""Where the maths of `attnviz heads` runs, and how its results look: --backend, --device, --dtype, --color-scale, --font."""
+"""Where the maths of `attnviz heads` runs, and how what it draws looks."""
 
 import json
 import re
