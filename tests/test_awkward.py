@@ -182,7 +182,7 @@ def test_pictures_have_the_colour_of_each_weight(which: str, kind: str) -> None:
             if np.isnan(weight):
                 missing.add(tuple(color.tolist()))
             else:
-                assert np.abs(color - color_of(float(weight / board.top))).max() <= 4, place
+                assert np.abs(color - color_of(float(weight / board.range.top))).max() <= 4, place
     assert len(missing) == (which == "awkward")
     assert not missing & {tuple(color_of(step / 238)) for step in range(239)}
 

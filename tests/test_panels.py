@@ -106,7 +106,7 @@ def test_a_description_keeps_names_whole_and_nothing_in_it_acts_on_a_terminal() 
     place: Provenance = {"backend": "numpy", "device": "cpu\n", "dtype": "float32", "text": ""}
     model: Provenance = {"attnviz": "\x1b[1m", "model": "A\x1b[2J.npz", "array": "Cross Attention 1", "stored": ""}
     saved: Provenance = {"shape": [12, 1, 144, 128, 128], "saved_sha256": "0123456789abcdef"}
-    said = "A␛[2J.npz, array Cross Attention 1, shape [12, 1, 144, 128, 128], saved_sha256 0123456789ab"
+    said = "A␛[2J.npz, array Cross Attention 1, shape 12 × 1 × 144 × 128 × 128, saved_sha256 0123456789ab"
     assert describe({**model, **saved, **place}) == f"attnviz ␛[1m · {said} · numpy float32 on cpu␊"
     assert caption_of({**model, **place}, 2) == "A␛[2J.npz · 2 tokens"
 
