@@ -9,11 +9,11 @@ PACKAGE = Path(__file__).parent.parent / "attnviz"
 HEAVY = ("torch", "transformers", "matplotlib", "PIL", "tokenizers", "safetensors", "numpy", "rich", "typer")
 
 GROUPS = {
-    "base": ("_version", "arrays", "backend", "errors", "files", "lazy", "memory", "torch_place"),
+    "base": ("_version", "arrays", "backend", "errors", "files", "lazy", "memory", "near", "threads", "torch_place"),
     "maths": ("activations", "attention", "positions", "tokens"),
     "maps": ("maps",),
     "records": ("heatmap", "schema", "select"),
-    "collect": ("collect", "faults"),
+    "collect": ("check", "collect", "compare", "faults", "measures", "reduce", "words"),
     "sources": ("sources",),
     "render": ("render",),
     "api": ("api",),

@@ -1,7 +1,6 @@
 """Which models there are, by name; each is imported when it is opened and not before."""
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ from attnviz.backend import NUMPY, Placing
 from attnviz.errors import RequestError
 from attnviz.files import kind_at
 from attnviz.lazy import function
+from attnviz.near import meant
 from attnviz.sources.model import Model
 
 DEFAULT_MODEL = "minilm"
@@ -50,6 +50,5 @@ def open_model(model: str, scratch: Mapping[str, Any], placing: Placing = NUMPY)
 
 
 def _unknown(model: str) -> str:
-    near = get_close_matches(model.lower(), NAMED, n=1)
-    meant = f"; did you mean {near[0]}?" if near else ""
-    return f"model {model!r} is not found: it is neither {' nor '.join(NAMED)} nor a folder that exists{meant}"
+    kinds = f"neither {' nor '.join(NAMED)} nor a folder that exists"
+    return f"model {model!r} is not found: it is {kinds}{meant(model, NAMED)}"

@@ -1,0 +1,73 @@
+"""Jensen-Shannon divergence: how differently two rows of attention look."""
+
+import numpy as np
+import numpy.typing as npt
+
+from attnviz.arrays import Floats
+from attnviz.measures.rows import Ratio, Rows
+
+
+def js_divergence(a: Floats, b: Floats) -> Floats:
+    """JS(a, b) = ½ Σⱼ [aⱼ ln(aⱼ / mⱼ) + bⱼ ln(bⱼ / mⱼ)], m = (a + b) / 2, over the last axis.
+
+    Exact where a and b nearly agree: aⱼ / mⱼ is 1 + (aⱼ − bⱼ) / (aⱼ + bⱼ), and its logarithm is taken from there.
+
+    Args:
+        a, b: [..., key], not smoothed; what is below 0 counts as 0. Rows that do not sum to 1 are taken as they are.
+
+    Returns:
+        [...] in nats as float64: 0 for equal rows, ln 2 at most where rows sum to 1, never below 0; NaN where a
+        value is no number or infinite.
+
+    Source: Lin 1991, "Divergence measures based on the Shannon entropy"; the divergence, not its root.
+
+    >>> js_divergence(np.array([1.0, 0.0]), np.array([[1.0, 0.0], [0.0, 1.0]]))
+    array([0.  , 0.693147])
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        a, b = (np.maximum(x, 0, dtype=np.float64) for x in (a, b))
+        total = a + b
+        ratio = np.divide(a - b, total, out=np.zeros_like(total), where=total != 0)
+        terms = np.zeros_like(total)
+        for x, away in ((a, ratio), (b, -ratio)):
+            terms += x * np.log1p(away, out=np.zeros_like(away), where=x != 0)
+        result: Floats = np.maximum(terms.sum(axis=-1) / 2, 0.0)
+    return result
+
+
+MOST_ROWS = 64
+"""So many rows of a map at most are compared with those of the other heads: pairs of heads are many."""
+
+
+def between_heads(rows: Rows) -> Ratio:
+    """Each row's mean divergence to the same row of the other heads: [head, row], 0 where the row is passed over.
+
+    JS(a, b) = H(m) − ½ H(a) − ½ H(b): one logarithm for each weight of each pair of heads. Equal rows give 0.
+    """
+    step = -(-rows.setting.n_queries // MOST_ROWS)
+    taken = np.flatnonzero(rows.positions % step == step // 2)
+    total, number = (np.zeros(rows.counted.shape) for _ in range(2))
+    total[:, taken], number[:, taken] = _totals(rows, taken)
+    return Ratio(np.divide(total, number, out=total, where=number > 0), number > 0)
+
+
+def _totals(rows: Rows, taken: npt.NDArray[np.intp]) -> tuple[Floats, Floats]:
+    """Of the rows `taken`, the divergences to the other heads added up, and to how many: [head, row]."""
+    half, n_heads = rows.raised[:, taken] * rows.weights.dtype.type(0.5), rows.setting.n_heads
+    own, counted, ordinary = rows.negentropy[:, taken], rows.counted[:, taken], rows.setting.ordinary
+    mixed, logs = (np.empty_like(half) for _ in range(2))
+    total, number = (np.zeros(own.shape) for _ in range(2))
+    for i in range(n_heads - 1):
+        others = slice(i + 1, n_heads)
+        m, log = mixed[others], logs[others]
+        np.add(half[i], half[others], out=m)
+        np.log(m, out=log)
+        both = counted[i] & counted[others]
+        divergence = np.where(both, np.maximum((own[i] + own[others]) / 2 - np.vecdot(m, log), 0), 0)
+        heads = ordinary[others]
+        total[i] += divergence[heads].sum(axis=0)
+        number[i] += both[heads].sum(axis=0)
+        if ordinary[i]:
+            total[others] += divergence
+            number[others] += both
+    return total, number

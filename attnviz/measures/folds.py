@@ -1,0 +1,71 @@
+"""What rows add to each measure: the formulas of the table, on rows."""
+
+import numpy as np
+
+from attnviz.measures.rows import Ratio, Rows
+
+NOTHING = 1e-30
+"""An entropy below this is of a row with one key: what zeros are raised to before the logarithm is all there is."""
+
+
+def entropy(rows: Rows) -> Ratio:
+    """−Σⱼ A[i, j] ln A[i, j]."""
+    return Ratio(np.where(np.abs(rows.negentropy) < NOTHING, 0, -rows.negentropy))
+
+
+def span(rows: Rows) -> Ratio:
+    """exp of the row's entropy."""
+    return Ratio(np.exp(-rows.negentropy))
+
+
+def distance(rows: Rows) -> Ratio:
+    """Σⱼ A[i, j] |i − j|, weighed by the row's sum."""
+    apart = np.abs(rows.positions[:, None] - np.arange(rows.setting.n_keys)).astype(rows.weights.dtype)
+    return Ratio(np.vecdot(rows.weights, apart), rows.sums)
+
+
+def self_weight(rows: Rows) -> Ratio:
+    """A[i, i]."""
+    return rows.at_offset(0)
+
+
+def previous(rows: Rows) -> Ratio:
+    """A[i, i − 1]."""
+    return rows.at_offset(-1)
+
+
+def following(rows: Rows) -> Ratio:
+    """A[i, i + 1]."""
+    return rows.at_offset(1)
+
+
+def first(rows: Rows) -> Ratio:
+    """A[i, 0], of every row but the first."""
+    later = rows.positions > 0
+    return Ratio(rows.weights[:, :, 0] * later, later)
+
+
+def sink(rows: Rows) -> Ratio:
+    """A[i, 0]."""
+    return Ratio(rows.weights[:, :, 0])
+
+
+def special(rows: Rows) -> Ratio:
+    """Σ A[i, j] over the special tokens j."""
+    return Ratio(rows.weights @ rows.setting.special.astype(rows.weights.dtype))
+
+
+def duplicate(rows: Rows) -> Ratio:
+    """Σ A[i, j] over the earlier copies j of token i."""
+    return Ratio(np.vecdot(rows.weights, rows.earlier), rows.again)
+
+
+def induction(rows: Rows) -> Ratio:
+    """Σ A[i, j + 1] over the earlier copies j of token i."""
+    after = np.vecdot(rows.weights[:, :, 1:], rows.earlier[:, :-1])
+    return Ratio(after, rows.again)
+
+
+def largest(rows: Rows) -> Ratio:
+    """maxⱼ A[i, j]."""
+    return Ratio(rows.weights.max(axis=2))
