@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 
@@ -14,8 +14,11 @@ from attnviz.errors import AttnvizError
 from attnviz.lazy import function
 from attnviz.tokens import Tokens
 
-Head: TypeAlias = int | Literal["single"]
-"""A head as the model counts it, or the full-width head of the same projections."""
+HeadName: TypeAlias = Literal["single", "mean", "max", "rollout"]
+"""What is no head of the model: the full-width head of the same projections, or what was made of several heads."""
+Head: TypeAlias = int | HeadName
+"""A head as the model counts it, or one with a name."""
+HEAD_NAMES: Mapping[str, HeadName] = {name: name for name in get_args(HeadName)}
 
 Stack: TypeAlias = Literal["encoder", "decoder"]
 Kind: TypeAlias = Literal["self", "cross"]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from attnviz.arrays import Floats, to_numpy
 from attnviz.errors import AttnvizError, RequestError
-from attnviz.maps import AttentionMap, AttentionRecord, Head, Provenance, StoredWeights
+from attnviz.maps import HEAD_NAMES, AttentionMap, AttentionRecord, Head, Provenance, StoredWeights
 from attnviz.tokens import Tokens
 
 T = TypeVar("T")
@@ -153,8 +153,8 @@ def _array(name: str, array: npt.NDArray[Any], n_axes: int) -> Floats:
 
 
 def _heads(values: Any) -> tuple[Head, ...]:
-    if not isinstance(values, list) or not all(type(value) is int or value == "single" for value in values):
-        raise AttnvizError("its heads is no list of numbers and 'single'")
+    if not isinstance(values, list) or not all(type(value) is int or value in HEAD_NAMES.values() for value in values):
+        raise AttnvizError(f"its heads is no list of numbers and {', '.join(map(repr, HEAD_NAMES))}")
     return tuple(values)
 
 

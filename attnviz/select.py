@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from numbers import Integral
 
 from attnviz.errors import RequestError
-from attnviz.maps import AttentionMap
+from attnviz.maps import HEAD_NAMES, AttentionMap
 
 ALL = "all"
 _MOST_DIGITS = 20
@@ -81,11 +81,11 @@ class Selection:
         return n_heads if self.heads is None else len({head for _, head in self.heads})
 
     def heads_of(self, one: AttentionMap) -> AttentionMap:
-        """The map with the heads asked for; the single head stays where it is there."""
+        """The map with the heads asked for; what has a name and no number stays."""
         if self.heads is None:
             return one
         wanted = {head for layer, head in self.heads if layer in (None, one.layer)}
-        return one.pick(heads=[i for i, head in enumerate(one.heads) if head == "single" or head in wanted])
+        return one.pick(heads=[i for i, head in enumerate(one.heads) if head in HEAD_NAMES or head in wanted])
 
 
 def _with_heads(layers: tuple[int, ...] | None, heads: Collection[tuple[int | None, int]]) -> tuple[int, ...] | None:

@@ -84,25 +84,67 @@ class Tokens:
             matches = tuple(i for i, pair in enumerate(pairs) if form(wanted) in map(form, pair))
             if matches:
                 return matches
-            matches = tuple(i for word in self._words() if form(wanted) == form(self._spelled(word)) for i in word)
+            matches = tuple(i for word in self.words() if form(wanted) == form(self.spelled(word)) for i in word)
             if matches:
                 return matches
         known = ", ".join(visible(text) for text in dict.fromkeys(self.text[:40]))
         more = ", …" if len(self) > 40 else ""
         raise RequestError(f"no query token {visible(wanted)!r}: the tokens are {known}{more}")
 
-    def _words(self) -> list[list[int]]:
-        """The tokens word by word: a piece that begins with ## goes on with the word before it."""
-        words: list[list[int]] = []
-        for i, piece in enumerate(self.pieces):
-            if words and piece.startswith(CONTINUES):
-                words[-1].append(i)
-            else:
-                words.append([i])
-        return words
+    def words(self) -> tuple[range, ...]:
+        """The tokens word by word, as their pieces tell: ranges of neighbours that cover them all.
 
-    def _spelled(self, word: list[int]) -> str:
-        return self.text[word[0]] + "".join(self.text[i].removeprefix(CONTINUES) for i in word[1:])
+        A piece that begins with ## goes on with the word before it. Where some pieces begin with Ġ or ▁ for a blank,
+        one without goes on too, if it and the one before hold a letter or digit; marks are words of their own, as
+        BERT has them. Parts of one character stay together. Special tokens are words of their own, and without such
+        signs every token is.
+
+        >>> [list(word) for word in Tokens.of(["un", "##want", "##ed", "!"]).words()]
+        [[0, 1, 2], [3]]
+        >>> [list(word) for word in Tokens.of(["un", "want", "Ġthe", "!"]).words()]
+        [[0, 1], [2], [3]]
+        """
+        signs = "".join(piece[:1] for i, piece in enumerate(self.pieces) if not self.special[i])
+        marked, bytewise = any(sign in signs for sign in BLANKS), any(sign in signs for sign in _BYTEWISE)
+        firsts = [i for i in range(len(self)) if i == 0 or not self._goes_on(i, marked, bytewise)]
+        return tuple(map(range, firsts, [*firsts[1:], len(self)]))
+
+    def _goes_on(self, i: int, marked: bool, bytewise: bool) -> bool:
+        """Whether token i goes on with the word of the token before it."""
+        piece, before = self.pieces[i], self.pieces[i - 1]
+        if self.special[i] or self.special[i - 1]:
+            return False
+        if piece.startswith(CONTINUES) or self.spans[i][0] < self.spans[i - 1][1]:
+            return True
+        if not marked or piece.startswith(BLANKS):
+            return False
+        return before in BLANKS or (_holds_a_letter(before, bytewise) and _holds_a_letter(piece, bytewise))
+
+    def spelled(self, word: Sequence[int]) -> str:
+        """What is shown for a word: the texts of its tokens, without the signs that say how they join.
+
+        >>> Tokens.of(["un", "##want", "##ed"]).spelled([0, 1, 2]), Tokens.of(["Ġun", "want"]).spelled([0, 1])
+        ('unwanted', 'unwant')
+        """
+        if len(word) == 1 and self.special[word[0]]:
+            return self.text[word[0]]
+        joined = self.text[word[0]] + "".join(self.text[i].removeprefix(CONTINUES) for i in word[1:])
+        return joined.strip("".join(BLANKS) + " ") or joined
+
+
+BLANKS = ("Ġ", "▁")
+"""What byte-level tokenizers and SentencePiece write for a blank before a word."""
+_BYTEWISE = ("Ġ", "Ċ")
+"""What tells that the other characters of pieces stand for bytes, a line feed too."""
+
+
+def _holds_a_letter(piece: str, bytewise: bool) -> bool:
+    """Whether there is a letter, digit or combining mark; bytes beyond ASCII are taken for parts of letters."""
+    signs = (*BLANKS, *_BYTEWISE)  # which are letters elsewhere
+    return any(
+        c not in signs and (c.isalnum() or unicodedata.category(c)[0] == "M" or (bytewise and c > "\x7f"))
+        for c in piece
+    )
 
 
 _NAMED = {" ": "␣", "\x7f": "␡", "": "⟨empty⟩"}

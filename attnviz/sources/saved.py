@@ -44,8 +44,8 @@ class Saved:
 
     @property
     def heads(self) -> tuple[int, ...]:
-        """The numbers of the heads held, in ascending order; without the single head."""
-        return tuple(sorted({head for one in self.held for head in one.heads if head != "single"}))
+        """The numbers of the heads held, in ascending order; without those that have names."""
+        return tuple(sorted({head for one in self.held for head in one.heads if isinstance(head, int)}))
 
     @property
     def gives_output(self) -> bool:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from attnviz._version import __version__
 from attnviz.errors import AttnvizError, RequestError
+from attnviz.maps import HEAD_NAMES
 from attnviz.schema import SCHEMA
 from attnviz.sources.datafiles import read_text
 from attnviz.sources.saved_contents import WHAT, Contents, in_memory
@@ -117,7 +118,7 @@ class _Table:
         """The number that each different cell of a column stands for."""
         found: dict[str, Any] = {}
         for cell in dict.fromkeys(self._cells[column]):
-            if column == "head" and cell == "single":
+            if column == "head" and cell in HEAD_NAMES:
                 found[cell] = cell
             elif re.fullmatch(r"0|[1-9][0-9]{0,8}", cell):
                 found[cell] = int(cell)
