@@ -49,7 +49,7 @@ def into_words(one: AttentionMap) -> AttentionMap:
     Source: Clark et al. 2019, "What Does BERT Look At?", section 4.1.
     """
     query, queries = merged(one.query)
-    key, keys = (query, queries) if one.key is one.query else merged(one.key)
+    key, keys = (query, queries) if one.key == one.query else merged(one.key)
     return replace(one, weights=WordWeights(one.weights, queries, keys), query=query, key=key, output=None)
 
 

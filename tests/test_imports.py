@@ -13,7 +13,7 @@ GROUPS = {
     "maths": ("activations", "attention", "positions", "tokens"),
     "maps": ("maps",),
     "records": ("heatmap", "schema", "select"),
-    "collect": ("check", "collect", "compare", "faults", "measures", "reduce", "words"),
+    "collect": ("align", "check", "collect", "compare", "faults", "measures", "reduce", "words"),
     "sources": ("sources",),
     "render": ("render",),
     "api": ("api",),
