@@ -1,7 +1,7 @@
 """What is wrong with rows of attention: a collector that says so, one line for each kind, and where it is first."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -27,16 +27,36 @@ _SAID = {
 }
 
 
-@dataclass
-class _Tally:
-    """How many rows have a fault, and where the first one is."""
+_KINDS = {
+    _NAN: "nan",
+    _INFINITE: "infinite",
+    _NEGATIVE: "negative",
+    _EMPTY: "empty",
+    _BELOW: "below",
+    _ABOVE: "above",
+}
+TRANSPOSED = "transposed"
 
-    count: int = 0
-    place: str = ""
 
-    def add(self, count: int, place: str) -> None:
-        self.place = self.place or place
-        self.count += count
+@dataclass(frozen=True)
+class FaultyRows:
+    """Rows of one head that have a fault."""
+
+    kind: str
+    """`nan`, `infinite`, `negative`, `empty`, `below` or `above` 1; `transposed` for a head whose columns sum to 1."""
+    map: AttentionMap
+    head: Head
+    row: int | None
+    """The first; None for a whole head."""
+    count: int
+    """How many rows, or heads."""
+    what: str
+    """What is said of it."""
+
+    @property
+    def place(self) -> str:
+        """Layer, head and row."""
+        return place_of(self.map, self.head, self.row)
 
 
 class RowFaults(Collector):
@@ -46,8 +66,8 @@ class RowFaults(Collector):
     """
 
     def __init__(self) -> None:
-        self._tallies = {fault: _Tally() for fault in _SAID}
-        self._transposed = _Tally()
+        self._found: dict[int, list[FaultyRows]] = {fault: [] for fault in _SAID}
+        self._transposed: list[FaultyRows] = []
         self._n_rows = self._n_heads = 0
         self._zeros = False
 
@@ -124,10 +144,10 @@ class RowFaults(Collector):
                 " out of the range 0 to 1; take the softmax over the keys first"
             )
         self._drop_transposed()
-        for fault, tally in self._tallies.items():
-            for h in np.flatnonzero(self._counts[fault])[:1].tolist():
-                place = _place(one, one.heads[h], int(self._firsts[fault][h]))
-                tally.add(int(self._counts[fault].sum()), place)
+        for fault, found in self._found.items():
+            for h in np.flatnonzero(self._counts[fault]).tolist():
+                first, count = int(self._firsts[fault][h]), int(self._counts[fault][h])
+                found.append(FaultyRows(_KINDS[fault], one, one.heads[h], first, count, _SAID[fault]))
 
     def _drop_transposed(self) -> None:
         """Say of heads whose columns sum to 1 just that."""
@@ -135,41 +155,48 @@ class RowFaults(Collector):
             return
         off = self._counts[[_BELOW, _ABOVE]].sum(axis=0) > 0
         transposed = off & np.all(np.abs(self._columns - 1) <= SUM_TOLERANCE, axis=1)
-        for h in np.flatnonzero(transposed)[:1].tolist():
-            self._transposed.add(int(transposed.sum()), _place(self._map, self._map.heads[h]))
+        what = "has columns that sum to 1 and rows that do not: it may be transposed; rows are queries"
+        for h in np.flatnonzero(transposed).tolist():
+            self._transposed.append(FaultyRows(TRANSPOSED, self._map, self._map.heads[h], None, 1, what))
         self._counts[[_EMPTY, _BELOW, _ABOVE]] *= ~transposed
+
+    def found(self) -> tuple[FaultyRows, ...]:
+        """Every head with rows that have a fault, one fault after the other."""
+        rows = (replace(one, what=what) for found, what in self._said() for one in found)
+        return (*rows, *self._transposed)
 
     def notes(self) -> tuple[str, ...]:
         """A line for each kind of fault; none where all rows are sound."""
-        lines = [f"{tally.place} {what}{self._share(tally, self._n_rows, 'rows')}" for tally, what in self._said()]
-        if self._transposed.count:
-            share = self._share(self._transposed, self._n_heads, "heads")
+        lines = [f"{found[0].place} {what}{_share(found, self._n_rows, 'rows')}" for found, what in self._said()]
+        if self._transposed:
+            share = _share(self._transposed, self._n_heads, "heads")
             lines.append(
-                f"{self._transposed.place} has columns that sum to 1 and rows that do not{share}: it may be transposed;"
-                " rows are queries"
+                f"{self._transposed[0].place} has columns that sum to 1 and rows that do not{share}: it may be"
+                " transposed; rows are queries"
             )
         return tuple(lines)
 
-    def _said(self) -> Sequence[tuple[_Tally, str]]:
-        said = {fault: (tally, _SAID[fault]) for fault, tally in self._tallies.items() if tally.count}
+    def _said(self) -> Sequence[tuple[list[FaultyRows], str]]:
+        said = {fault: (found, _SAID[fault]) for fault, found in self._found.items() if found}
         if _BELOW in said and _ABOVE in said and self._zeros:
             below = "sums to less than 1, and others to more: dropout is the usual cause"
-            said[_BELOW] = self._tallies[_BELOW], below
+            said[_BELOW] = self._found[_BELOW], below
         return list(said.values())
 
-    @staticmethod
-    def _share(tally: _Tally, total: int, what: str) -> str:
-        first = ", this is the first" if tally.count > 1 else ""
-        return f" ({tally.count} of {total} {what}{first})"
+
+def _share(found: Sequence[FaultyRows], total: int, what: str) -> str:
+    count = sum(one.count for one in found)
+    first = ", this is the first" if count > 1 else ""
+    return f" ({count} of {total} {what}{first})"
 
 
-def _place(one: AttentionMap, head: Head, row: int | None = None) -> str:
+def place_of(one: AttentionMap, head: Head, row: int | None = None) -> str:
     """Where in the map: layer, head and row.
 
     >>> from attnviz.maps import StoredWeights
     >>> from attnviz.tokens import Tokens
     >>> one = AttentionMap("m", 3, (0,), StoredWeights(np.ones((1, 1, 1))), Tokens.of("a"), Tokens.of("a"))
-    >>> _place(one, 0, 2)
+    >>> place_of(one, 0, 2)
     'layer 3 head 0 row 2'
     """
     stack = "cross " if one.kind == "cross" else "decoder " if one.stack == "decoder" else ""
