@@ -21,7 +21,7 @@ from attnviz.errors import AttnvizError
 from attnviz.maps import AttentionMap, Provenance, Weights
 from attnviz.sources.checkpoint import CONFIG, WEIGHTS, Checkpoint
 from attnviz.sources.projected import Projected, dtype_name, head_names
-from attnviz.sources.tokenizer import Encoded, encode, load_tokenizer
+from attnviz.sources.tokenizer import Encoded, encode, load_tokenizer, whole_words
 from attnviz.tokens import Tokens
 
 MAX_EPS = 1e6
@@ -131,6 +131,11 @@ class Encoder:
             "model_sha256": self._sha256 or self._checkpoint.sha256,
             **self._place.provenance(),
         }
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """The whole words of the vocabulary."""
+        return whole_words(self._tokenizer)
 
     def prepare(self, text: str, *, truncate: bool = False) -> "EncoderRun":
         """Tokens for `text`, special tokens added as the model was trained.

@@ -1,6 +1,6 @@
 """What a source is: a model that takes a text and hands over one attention map a layer."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
 from attnviz.attention import EVERYTHING, Rule
@@ -70,6 +70,11 @@ class Model(Protocol):
     @property
     def provenance(self) -> Provenance:
         """What is needed to make the same numbers again."""
+        ...
+
+    @property
+    def words(self) -> Sequence[str]:
+        """Words that are likely to be one token each, whatever stands beside them, for probes to draw from."""
         ...
 
     def prepare(self, text: str, *, truncate: bool = False) -> Prepared:

@@ -76,6 +76,12 @@ class Scratch:
         what = {"attnviz": __version__, "source": "scratch", "model": "scratch"}
         return {**what, **asdict(self.options), **self.placing.provenance()}
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Two syllables each: to this model any word is one token."""
+        syllables = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
+        return tuple(first + second for first in syllables for second in syllables)
+
     def prepare(self, text: str, *, truncate: bool = False) -> "ScratchRun":
         """Split `text` into words and marks; any length will do, so `truncate` has nothing to cut.
 

@@ -12,7 +12,7 @@ from tokenizers.processors import BertProcessing
 
 from attnviz.errors import AttnvizError, RequestError
 from attnviz.sources.model import checked_text
-from attnviz.tokens import Tokens, visible
+from attnviz.tokens import BLANKS, Tokens, visible
 
 FILE, VOCABULARY, SETTINGS = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
 UNKNOWN, FIRST, LAST = "[UNK]", "[CLS]", "[SEP]"
@@ -73,6 +73,17 @@ def _wordpiece(folder: Path) -> Tokenizer:
     tokenizer.add_special_tokens([piece for piece in ("[PAD]", UNKNOWN, FIRST, LAST, "[MASK]") if piece in vocabulary])
     tokenizer.post_processor = BertProcessing((LAST, vocabulary[LAST]), (FIRST, vocabulary[FIRST]))
     return tokenizer
+
+
+def whole_words(tokenizer: Tokenizer) -> tuple[str, ...]:
+    """The pieces of the vocabulary that are words of two letters or more, in the order of their ids.
+
+    Where the vocabulary writes Ġ or ▁ for a blank, those that have it, without it.
+    """
+    vocabulary = tokenizer.get_vocab(with_added_tokens=False)
+    pieces = sorted(vocabulary, key=vocabulary.__getitem__)
+    marked = [piece[1:] for piece in pieces if piece.startswith(BLANKS)]
+    return tuple(word for word in marked or pieces if len(word) > 1 and word.isalpha())
 
 
 def encode(tokenizer: Tokenizer, text: str, limit: int, *, truncate: bool = False) -> Encoded:
