@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attnviz.arrays import Floats
-from attnviz.measures.rows import Ratio, Rows
+from attnviz.measures.rows import Ratio, Rows, raised
 
 
 def js_divergence(a: Floats, b: Floats) -> Floats:
@@ -53,9 +53,11 @@ def between_heads(rows: Rows) -> Ratio:
 
 def _totals(rows: Rows, taken: npt.NDArray[np.intp]) -> tuple[Floats, Floats]:
     """Of the rows `taken`, the divergences to the other heads added up, and to how many: [head, row]."""
-    half, n_heads = rows.raised[:, taken] * rows.weights.dtype.type(0.5), rows.setting.n_heads
-    own, counted, ordinary = rows.negentropy[:, taken], rows.counted[:, taken], rows.setting.ordinary
-    mixed, logs = (np.empty_like(half) for _ in range(2))
+    weights, n_heads = raised(rows.weights[:, taken]), rows.setting.n_heads
+    counted, ordinary = rows.counted[:, taken], rows.setting.ordinary
+    mixed, logs = np.empty_like(weights), np.log(weights)
+    own = np.vecdot(weights, logs)  # as m ln m is, to the last bit: equal rows differ by 0
+    half = weights * weights.dtype.type(0.5)
     total, number = (np.zeros(own.shape) for _ in range(2))
     for i in range(n_heads - 1):
         others = slice(i + 1, n_heads)

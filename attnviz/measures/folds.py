@@ -4,13 +4,10 @@ import numpy as np
 
 from attnviz.measures.rows import Ratio, Rows
 
-NOTHING = 1e-30
-"""An entropy below this is of a row with one key: what zeros are raised to before the logarithm is all there is."""
-
 
 def entropy(rows: Rows) -> Ratio:
     """−Σⱼ A[i, j] ln A[i, j]."""
-    return Ratio(np.where(np.abs(rows.negentropy) < NOTHING, 0, -rows.negentropy))
+    return Ratio(0 - rows.negentropy)
 
 
 def span(rows: Rows) -> Ratio:

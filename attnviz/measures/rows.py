@@ -11,7 +11,12 @@ from attnviz.arrays import Floats
 from attnviz.maps import AttentionMap
 
 TINY = 4e-38
-"""Weights below this count as this in logarithms: 0 · ln 0 is then 0, and what is added to a row is below 1e-33."""
+"""The logarithm of a weight below this is that of this, so that 0 · ln 0 is 0 and no other weight is changed."""
+
+
+def raised(x: Floats) -> Floats:
+    """A copy of `x` that has a logarithm everywhere."""
+    return np.asarray(np.maximum(x, x.dtype.type(TINY)))
 
 
 class Ratio(NamedTuple):
@@ -91,15 +96,16 @@ class Rows:
         return np.arange(self.start, self.start + self.weights.shape[1])
 
     @cached_property
-    def raised(self) -> Floats:
-        """The weights, `TINY` at least."""
-        raised: Floats = np.maximum(self.weights, self.weights.dtype.type(TINY))
-        return raised
+    def clipped(self) -> Floats:
+        """The weights, those below 0 as 0."""
+        return np.maximum(self.weights, 0) if self.weights.min() < 0 else self.weights
 
     @cached_property
     def negentropy(self) -> Floats:
         """[head, row]: Σⱼ A[i, j] ln A[i, j], in nats."""
-        negentropy: Floats = np.vecdot(self.raised, np.log(self.raised))
+        logs = raised(self.clipped)
+        np.log(logs, out=logs)
+        negentropy: Floats = np.vecdot(self.clipped, logs)
         return negentropy
 
     def at_offset(self, offset: int) -> Ratio:
