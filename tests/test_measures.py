@@ -1,4 +1,5 @@
 import json
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -393,6 +394,31 @@ def test_texts_without_repeats_do_not_dilute_those_with() -> None:
     table = table_of(a_map(without), a_map(with_repeat, ("a", "b", "a")))
     assert table.values["duplicate"][0].tolist() == with_repeat[:, 2, 0].tolist()
     assert table.lacking == {"special": "there are no special tokens"}
+
+
+# length
+
+
+class Long:
+    """Weights of a long text that are made a few rows at a time."""
+
+    shape = (2, 6000, 6000)
+
+    def rows(self, start: int, stop: int) -> Array:
+        block = np.full((2, stop - start, 6000), 0.5 / 6000, np.float32)
+        block[:, np.arange(stop - start), np.arange(start, stop)] += np.float32(0.5)
+        return block
+
+
+def test_long_texts_are_measured_in_little_memory() -> None:
+    one = a_map(Long(), tuple(f"t{i % 1000}" for i in range(6000)))
+    tracemalloc.start()
+    table = table_of(one)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 60e6  # all weights are 288 MB
+    assert table.values["self"][0] == pytest.approx([0.5 + 0.5 / 6000] * 2, rel=1e-5)
+    assert table.values["divergence"][0] == pytest.approx([0, 0], abs=1e-12)
 
 
 # ranking

@@ -3,7 +3,7 @@
 Every figure is a ratio within one run on one machine: the two commands of a pair take turns, each as a whole
 process, and the median of the pairwise ratios is printed with both medians. Absolute times say little, on a busy
 machine nothing. The development set must be installed (torch, transformers and matplotlib are what some rows
-compare with).
+compare with). The last row is to be measured with OPENBLAS_NUM_THREADS=1, which the command line sets for itself.
 """
 
 import argparse
@@ -29,8 +29,10 @@ from PIL import Image, ImageDraw, ImageFont
 
 from attnviz.collect import HeatmapCollector, collect
 from attnviz.maps import AttentionMap, StoredWeights
+from attnviz.measures.collector import MeasureCollector
 from attnviz.render.panels import Board, heads_board
 from attnviz.render.png import png
+from attnviz.sources.registry import open_model
 from attnviz.tokens import Tokens
 
 Weights = npt.NDArray[np.float32]
@@ -210,6 +212,20 @@ def batch_row(folder: Path) -> str:
     return f"| {what} | {rate:.0f} a second | ≥ 20 a second | {'yes' if rate >= 20 else 'NO'} |"
 
 
+def measure_pairs() -> list[Pair]:
+    model = open_model("minilm", {})
+    prepared = model.prepare("the cat sat on the mat " * 85)
+
+    def forward() -> None:
+        for _ in prepared.maps(range(model.n_layers)):
+            pass
+
+    def measured() -> None:
+        collect(prepared.maps(range(model.n_layers)), [MeasureCollector()])
+
+    return [Pair(f"measuring 72 heads × {len(prepared.tokens)} tokens", measured, forward, "the model alone", most=1.5)]
+
+
 def synthetic(layers: int, heads: int, n: int) -> Weights:
     scores = np.random.default_rng(0).normal(0, 2, (layers, heads, n, n)).astype(np.float32)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
@@ -283,7 +299,7 @@ def main() -> None:
     print(f"{machine()}\n\n| what | attnviz | against | ratio | budget | kept |\n| --- | --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        pairs = [*command_pairs(folder), *picture_pairs(), *vector_pairs(folder), *file_pairs(folder)]
+        pairs = [*command_pairs(folder), *picture_pairs(), *vector_pairs(folder), *file_pairs(folder), *measure_pairs()]
         for pair in pairs:
             if chosen.only in pair.name + pair.what:
                 print(measure(pair, chosen.rounds), flush=True)

@@ -7,6 +7,7 @@ from unittest.mock import patch
 from typer.testing import CliRunner
 
 from attnviz.cli.app import app
+from attnviz.measures.table import MEASURES
 
 PLAIN = {"TERMINAL_WIDTH": "100", "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"}
 
@@ -22,3 +23,10 @@ def shell(command: str, columns: int = 100) -> str:
         raise RuntimeError(f"{command}: exit {result.exit_code}: {result.stderr}")
     lines = (line.rstrip() for line in result.stdout.rstrip("\n").split("\n"))
     return "```console\n$ " + command + "\n" + "\n".join(lines) + "\n```\n"
+
+
+def measures() -> str:
+    """The table of measures."""
+    head = "| name | unit | what it says | how | source |\n| --- | --- | --- | --- | --- |\n"
+    rows = (f"| `{m.name}` | {m.unit} | {m.meaning} | {m.formula} | {m.source} |\n" for m in MEASURES.values())
+    return head + "".join(rows)
