@@ -197,6 +197,8 @@ class AttentionMap:
     """[query, d_model]: the heads' outputs joined, projected where the model does that."""
     cut: bool = False
     """Keys have been left out, so that rows sum to less than they did."""
+    title: str = ""
+    """What it is called, where that is not its layer: several layers put together."""
 
     def __post_init__(self) -> None:
         wanted = len(self.heads), len(self.query), len(self.key)

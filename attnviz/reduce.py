@@ -81,7 +81,8 @@ def over_layers(maps: Iterable[AttentionMap], way: Way) -> AttentionMap:
     if way == "mean":
         total /= len(layers)
     weights = StoredWeights(total.astype(last.rows(0, 0).dtype))
-    return replace(last, name=f"{way} of layers {', '.join(map(str, layers))}", weights=weights, output=None)
+    name = f"{way} of layers {', '.join(map(str, layers))}"
+    return replace(last, name=name, title=name, weights=weights, output=None)
 
 
 def rollout(maps: Iterable[AttentionMap]) -> Iterator[AttentionMap]:

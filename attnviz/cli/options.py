@@ -20,6 +20,11 @@ ColorScale = StrEnum("ColorScale", {name: name for name in SCALES})  # type: ign
 Backend = StrEnum("Backend", {name: name for name in BACKENDS})  # type: ignore[misc]
 Dtype = StrEnum("Dtype", {name: name for names in BACKENDS.values() for name in names})  # type: ignore[misc]
 
+Reduction = StrEnum("Reduction", ["mean", "max", "rollout"])
+Over = StrEnum("Over", ["heads", "layers", "all"])
+Probe = StrEnum("Probe", ["repeat"])
+
+_HEADS = Over("heads")
 _NUMPY, _COLORS, _LINEAR = Backend(NUMPY_NAME), ColorMap(DEFAULT_COLORMAP), ColorScale(DEFAULT_SCALE)
 
 
@@ -61,6 +66,13 @@ class InputOptions:
         Path | None,
         typer.Option(show_default=False, help="Run on own token vectors, with the projections in the file if it has."),
     ] = None
+    probe: Annotated[
+        Probe | None,
+        typer.Option(show_default=False, help="Instead of a text: random words twice over, for induction heads."),
+    ] = None
+    probe_words: Annotated[
+        int | None, typer.Option(min=1, show_default="50", help="How many words the probe repeats.")
+    ] = None
     truncate: Annotated[
         bool, typer.Option("--truncate", help="Keep the first tokens of a text too long for the model.")
     ] = False
@@ -73,7 +85,7 @@ class InputOptions:
     ] = None
     seed: Annotated[
         int | None,
-        typer.Option(min=0, show_default="0", help="Scratch model, embeddings: what is drawn is drawn from it."),
+        typer.Option(min=0, show_default="0", help="Scratch model, embeddings, probe: what is drawn is drawn from it."),
     ] = None
     no_positions: Annotated[bool, typer.Option("--no-positions", help="Scratch model: add no positional encoding.")] = (
         False
@@ -106,8 +118,8 @@ class InputOptions:
 
 
 @dataclass(frozen=True)
-class ChoiceOptions:
-    """Which part of the attention."""
+class HeadOptions:
+    """Which heads."""
 
     layer: Annotated[
         str | None,
@@ -116,6 +128,12 @@ class ChoiceOptions:
     head: Annotated[
         str | None, typer.Option(show_default=False, help="Heads, from 0: 0,3-5 or 5.3, which is head 3 of layer 5.")
     ] = None
+
+
+@dataclass(frozen=True)
+class ViewOptions:
+    """Which part of their attention, and in which form."""
+
     query: Annotated[
         str | None,
         typer.Option(show_default=False, help="Only the rows of this token, all its repeats, or of this position."),
@@ -129,6 +147,17 @@ class ChoiceOptions:
     with_output: Annotated[
         bool, typer.Option("--with-output", help="Put each layer's attention output into json and npz too.")
     ] = False
+    words: Annotated[
+        bool,
+        typer.Option("--words", help="Put the pieces of each word together: the sum of keys, the mean of queries."),
+    ] = False
+    reduce: Annotated[
+        Reduction | None,
+        typer.Option(show_default=False, help="Instead of each head their mean, their maximum, or attention rollout."),
+    ] = None
+    over: Annotated[
+        Over, typer.Option(help="What --reduce mean or max puts together: the heads of a layer, the layers, or all.")
+    ] = _HEADS
 
 
 @dataclass(frozen=True)

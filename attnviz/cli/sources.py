@@ -12,12 +12,13 @@ from attnviz.cli.options import InputOptions
 from attnviz.errors import RequestError
 from attnviz.lazy import function
 from attnviz.maps import AttentionMap, Provenance
-from attnviz.sources.model import Prepared
-from attnviz.sources.registry import DEFAULT_MODEL, open_model
+from attnviz.sources.model import Model, Prepared
+from attnviz.sources.registry import DEFAULT_MODEL, SCRATCH, open_model
 
 _SAVED, _SPLIT_ARRAY = "attnviz.sources.saved:open_saved", "attnviz.sources.saved:split_array"
 _EMBEDDINGS = "attnviz.sources.embeddings:open_embeddings"
 _MASK, _SPLIT_NAME = "attnviz.sources.masks:read_mask", "attnviz.sources.masks:split_name"
+_PROBE = "attnviz.sources.probe:repeat_probe"
 _SHA256 = "attnviz.sources.datafiles:sha256_of"
 """Imported where they are asked for: texts on a model, which most commands are about, need none of them."""
 
@@ -25,7 +26,7 @@ _PLACE = {"backend", "device", "dtype"}
 _RULE = {"causal", "window", "mask"}
 _SCRATCH = {"n_heads", "d_model", "seed", "no_positions", "no_scale", "shared_projections"}
 _USES = {
-    "model": {"text", "file", "model", "truncate"} | _SCRATCH | _RULE | _PLACE,
+    "model": {"text", "file", "model", "truncate", "probe", "probe_words"} | _SCRATCH | _RULE | _PLACE,
     "embeddings": {"embeddings"} | (_SCRATCH - {"d_model", "no_positions"}) | _RULE | _PLACE,
     "attention": {"attention", "tokens", "key_tokens", "batch", "backend"} | _RULE,
 }
@@ -115,8 +116,11 @@ def _refuse_useless(options: InputOptions, kind: str) -> None:
 
 
 def _model(options: InputOptions) -> Source:
-    texts = read_texts(options.text, options.file)
+    if options.probe_words is not None and not options.probe:
+        raise RequestError("--probe-words has no use without --probe repeat")
+    texts = [] if options.probe else read_texts(options.text, options.file)
     model = open_model(options.model or DEFAULT_MODEL, _scratch(options), _placing(options))
+    texts = texts or [_probe(model, options)]
     return Source(
         layers=range(model.n_layers),
         heads=range(model.n_heads),
@@ -126,6 +130,19 @@ def _model(options: InputOptions) -> Source:
         provenance=model.provenance,
         rule=lambda prepared: _rule(options, prepared),
     )
+
+
+def _probe(model: Model, options: InputOptions) -> str:
+    """The text of the probe.
+
+    Raises:
+        RequestError: another text is given too, or the model has too few words.
+    """
+    if options.text is not None or options.file is not None:
+        raise RequestError("--probe makes a text of its own: leave out the text, or --probe")
+    words = {} if options.probe_words is None else {"n_words": options.probe_words}
+    text: str = function(_PROBE)(model, seed=options.seed or 0, **words)
+    return text
 
 
 def _embeddings(options: InputOptions, path: Path) -> Source:
@@ -173,7 +190,7 @@ def _scratch(options: InputOptions) -> dict[str, int | bool]:
     said = {
         "n_heads": options.n_heads,
         "d_model": options.d_model,
-        "seed": options.seed,
+        "seed": None if options.probe and options.model != SCRATCH else options.seed,
         "positions": False if options.no_positions else None,
         "scale": False if options.no_scale else None,
         "shared_projections": options.shared_projections or None,

@@ -107,14 +107,18 @@ class Board:
 def head_title(head: Head) -> str:
     """What a head's panel is called.
 
-    >>> head_title(3), head_title("single")
-    ('head 3', 'single head')
+    >>> head_title(3), head_title("single"), head_title("max"), head_title("rollout")
+    ('head 3', 'single head', 'max of heads', 'rollout')
     """
-    return "single head" if head == "single" else f"head {head}"
+    if head in ("mean", "max"):
+        return f"{head} of heads"
+    return {"single": "single head", "rollout": "rollout"}.get(str(head), f"head {head}")
 
 
 def layer_title(one: AttentionMap) -> str:
     """What a layer is called: `layer 3`, and where it is not an encoder's self-attention also which."""
+    if one.title:
+        return one.title
     which = "cross " if one.kind == "cross" else {"encoder": "", "decoder": "decoder "}[one.stack]
     return f"{which}layer {one.layer}"
 

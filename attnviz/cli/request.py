@@ -1,0 +1,112 @@
+"""What `heads` is asked to show of each text: which layers, heads and tokens, put together how, and drawn as what."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from attnviz.cli.options import ViewOptions
+from attnviz.cli.outputs import Output
+from attnviz.cli.sources import Source
+from attnviz.errors import RequestError
+from attnviz.heatmap import Heatmap
+from attnviz.maps import AttentionMap, Provenance
+from attnviz.reduce import Way, over_heads, over_layers, rollout
+from attnviz.render.panels import Board, Look, heads_board, queries_board
+from attnviz.select import ALL, Selection, without_special
+from attnviz.tokens import Tokens
+from attnviz.words import into_words, merged
+
+_ROLLOUT = "rollout"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be shown of each text, and how.
+
+    Raises:
+        RequestError: `over` is said and nothing is put together over it.
+    """
+
+    source: Source
+    selection: Selection
+    view: ViewOptions
+    look: Look
+    color_scale: str
+    layer: str | None
+    """What was typed for the layers."""
+
+    def __post_init__(self) -> None:
+        if self.view.over != "heads" and self.view.reduce in (None, _ROLLOUT):
+            raise RequestError(f"--over {self.view.over} is for --reduce mean or max: add one, or leave it out")
+
+    @property
+    def overview(self) -> bool:
+        """Whether every layer is to be seen at once."""
+        return self.layer == ALL and len(self.source.layers) > 1 and not self.view.reduce
+
+    @property
+    def provenance(self) -> Provenance:
+        """What was made of the weights, so that the numbers can be made again."""
+        said: dict[str, str | bool] = {"words": True} if self.view.words else {}
+        if self.view.reduce:
+            said["reduce"] = self.view.reduce.value
+            said |= {} if self.view.reduce == _ROLLOUT else {"over": self.view.over.value}
+        return said
+
+    def layers(self, output: Output) -> frozenset[int]:
+        """The layers shown: of machines' outputs every one, of people's the first, where heads differ most plainly.
+
+        What is put together over layers is of all of them, and rollout is told of the last.
+        """
+        every = self.source.layers
+        people = every[-1:] if self.view.reduce == _ROLLOUT else every[:1]
+        whole = output.holds_numbers or self._over_layers
+        return frozenset(self.selection.layers_or(every if whole else people))
+
+    def run(self, layers: Iterable[int]) -> frozenset[int]:
+        """The layers that must be run to show `layers`."""
+        wanted = frozenset(layers)
+        through = (layer for layer in self.source.layers if layer <= max(wanted))
+        return frozenset(through) if self.view.reduce == _ROLLOUT else wanted
+
+    @property
+    def _over_layers(self) -> bool:
+        return self.view.over != "heads"
+
+    def n_heads(self) -> int:
+        """The most heads that a layer shows."""
+        if self.view.reduce and self.view.over != "layers":
+            return 1
+        return self.selection.count_heads(len(self.source.heads))
+
+    def tokens(self, tokens: Tokens) -> Tokens:
+        """The tokens as they are shown: pieces, or words."""
+        return merged(tokens)[0] if self.view.words else tokens
+
+    def shaped(self, maps: Iterable[AttentionMap]) -> Iterator[AttentionMap]:
+        """What was asked for of the maps: their heads, between words, put together, and the tokens to be seen."""
+        chosen = map(self.selection.heads_of, maps)
+        chosen = map(into_words, chosen) if self.view.words else chosen
+        return map(self._narrow, self._reduced(chosen))
+
+    def _reduced(self, maps: Iterator[AttentionMap]) -> Iterator[AttentionMap]:
+        reduction = self.view.reduce
+        if reduction is None:
+            return maps
+        if reduction == _ROLLOUT:
+            return rollout(maps)
+        way: Way = "mean" if reduction == "mean" else "max"
+        if self.view.over != "layers":
+            maps = (over_heads(one, way) for one in maps)
+        return iter([over_layers(maps, way)]) if self._over_layers else maps
+
+    def _narrow(self, one: AttentionMap) -> AttentionMap:
+        if self.view.query is not None:
+            keys = [i for i, special in enumerate(one.key.special) if not (special and self.view.hide_special)]
+            return one.pick(queries=one.query.find(self.view.query), keys=keys)
+        return without_special(one) if self.view.hide_special else one
+
+    def board(self, heatmaps: Sequence[Heatmap], caption: str) -> Board:
+        """The panels to draw."""
+        if self.view.query is not None:
+            return queries_board(heatmaps, caption, scale=self.color_scale)
+        return heads_board(heatmaps, caption, "overview" if self.overview else "heads", scale=self.color_scale)
