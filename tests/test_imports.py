@@ -16,6 +16,7 @@ GROUPS = {
     "collect": ("align", "check", "collect", "compare", "faults", "measures", "reduce", "words"),
     "sources": ("sources",),
     "render": ("render",),
+    "boards": ("boards",),
     "api": ("api",),
     "cli": ("cli",),
     "front": ("__init__", "__main__"),
@@ -30,8 +31,9 @@ MAY_IMPORT = {
     "collect": {"base", "maths", "maps", "records", "collect"},
     "sources": {"base", "maths", "maps", "records", "sources"},
     "render": {"base", "maths", "maps", "records", "render"},
+    "boards": {"base", "maths", "maps", "records", "collect", "render", "boards"},
     "api": {"base", "maths", "maps", "records", "collect", "sources", "render"},
-    "cli": {"base", "maths", "maps", "records", "collect", "sources", "render", "cli"},
+    "cli": {"base", "maths", "maps", "records", "collect", "sources", "render", "boards", "cli"},
     "front": {"base", "maths", "maps", "sources", "api", "cli"},
 }
 

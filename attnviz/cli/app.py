@@ -32,6 +32,9 @@ class Entry:
 
 COMMANDS = {
     "heads": Entry("attnviz.cli.heads:app", "Show the attention heads of a model on a text, side by side."),
+    "metrics": Entry("attnviz.cli.metrics:app", "Measure the attention of every head, and rank the heads."),
+    "compare": Entry("attnviz.cli.compare:app", "Compare two attentions head by head, the most changed heads first."),
+    "check": Entry("attnviz.cli.check:app", "Report what is wrong with attention; exit with 1 if anything is."),
     "models": Entry("attnviz.cli.models:app", "List what can be run here: models, backends, devices and extras."),
 }
 

@@ -51,7 +51,12 @@ class Output:
 
 
 def parse_outputs(
-    paths: Sequence[Path], format_name: str | None, sources: Sequence[Path], places: Collection[str] = PLACES
+    paths: Sequence[Path],
+    format_name: str | None,
+    sources: Sequence[Path],
+    *,
+    places: Collection[str] = PLACES,
+    formats: Collection[str] = tuple(FORMATS),
 ) -> list[Output]:
     """The outputs asked for; the terminal where none are.
 
@@ -60,6 +65,7 @@ def parse_outputs(
         format_name: what came with --format, for standard output and for files whose suffix says nothing.
         sources: the files that are read, which no output may be.
         places: which of `PLACES` mean something for this command.
+        formats: which of `FORMATS` the command's result can have.
 
     Raises:
         RequestError: a format is unknown or has no use, or a path will not do.
@@ -78,6 +84,8 @@ def parse_outputs(
         raise RequestError(f"--format {format_name} has no use here: each output has its format by its suffix")
     outputs = [Output(_format(path, format_name if path in by_name else None), path) for path in wanted]
     for output in outputs:
+        if output.format is not None and output.format.name not in formats:
+            raise RequestError(f"this has no {output.format.name}: choose one of {', '.join(formats)}")
         _check(output, sources)
     return outputs
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, fields
+from hashlib import sha256
 from pathlib import Path
 
 from attnviz.attention import Rule
@@ -70,6 +71,13 @@ class Source:
             prepared = self.prepare(text)
             rule, said = self.rule(prepared)
             yield Subject(prepared, {"text": text, **self.provenance, **said, **_text(text)}, rule, number)
+
+    def together(self, provenance: Provenance) -> Provenance:
+        """The provenance of a result of all texts, from that of one of them: several go in by number and hash."""
+        if len(self.texts) == 1:
+            return provenance
+        joined = sha256("\n".join(self.texts).encode(errors="surrogateescape")).hexdigest()
+        return {**provenance, "text": "", "n_texts": len(self.texts), "texts_sha256": joined}
 
 
 def _text(text: str) -> Provenance:

@@ -73,7 +73,8 @@ def rank(table: HeadTable, by: str, top: int | None = None, *, ascending: bool =
     title = measure(by).name
     if title not in table.values:
         reason = table.lacking.get(title, "it was not measured")
-        raise RequestError(f"no {title} here: {reason}; choose from {', '.join(table.values)}")
+        others = f"; there is {', '.join(table.values)}" if table.values else ""
+        raise RequestError(f"no {title} here: {reason}{others}")
     if top is not None and top < 1:
         raise RequestError(f"--top must be at least 1, got {top}")
     values = table.values[title].ravel()

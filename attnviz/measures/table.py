@@ -152,5 +152,5 @@ def measure(name: str) -> Measure:
         RequestError: there is none.
     """
     if name not in MEASURES:
-        raise RequestError(f"no measure {name!r}{meant(name, MEASURES)}: there are {', '.join(MEASURES)}")
+        raise RequestError(f"no measure {name!r}: there are {', '.join(MEASURES)}{meant(name, MEASURES)}")
     return MEASURES[name]

@@ -95,6 +95,16 @@ def split_array(typed: str) -> tuple[Path, str | None]:
     return split_name(typed, READERS)
 
 
+def is_saved(typed: str) -> bool:
+    """Whether what is typed names a file of saved attention that is there, rather than a text.
+
+    >>> is_saved("Orange is my favorite fruit"), is_saved("no-such-file.npz")
+    (False, False)
+    """
+    path, _ = split_array(typed)
+    return path.suffix.lower() in READERS and kind_at(path) == "file"
+
+
 def open_saved(
     path: Path,
     *,

@@ -1,0 +1,1 @@
+"""Results as boards of panels: measures, differences and lessons in the one shape that every renderer draws."""

@@ -1,0 +1,102 @@
+"""`attnviz metrics`: which heads matter, by measures of their attention."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from attnviz.boards.measures import measures_board
+from attnviz.cli.grouped import grouped
+from attnviz.cli.messages import note
+from attnviz.cli.options import HeadOptions, InputOptions, LookOptions, OutputOptions
+from attnviz.cli.outputs import parse_outputs
+from attnviz.cli.progress import watched
+from attnviz.cli.results import Result, write_result
+from attnviz.cli.sinks import Sinks
+from attnviz.cli.sources import Source, files_of, open_source
+from attnviz.collect import collect
+from attnviz.maps import Provenance
+from attnviz.measures.collector import MeasureCollector
+from attnviz.measures.export import measures_fields, measures_table
+from attnviz.measures.heads import HeadTable, rank
+from attnviz.measures.table import MEASURES, measure
+from attnviz.render.panels import caption_of, describe
+from attnviz.select import ALL, Selection
+
+
+@dataclass(frozen=True)
+class MeasureOptions:
+    """Which measures are shown."""
+
+    by: Annotated[
+        str, typer.Option(help=f"Measures to show, the first ranks the heads: {', '.join(MEASURES)}, or {ALL}.")
+    ] = "entropy"
+    top: Annotated[int, typer.Option(min=1, help="How many heads to name.")] = 10
+    ascending: Annotated[bool, typer.Option("--ascending", help="Name the heads that have least.")] = False
+
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+@grouped
+def metrics(what: InputOptions, which: HeadOptions, by: MeasureOptions, where: OutputOptions, how: LookOptions) -> None:
+    """Measure the attention of every head, and rank the heads.
+
+    attnviz metrics "Orange is my favorite fruit" --by previous
+
+    attnviz metrics --probe repeat --by induction,duplicate,previous
+
+    attnviz metrics - --by all -o heads.csv < sentences.txt
+    """
+    names = list(MEASURES) if by.by == ALL else [measure(name.strip()).name for name in by.by.split(",")]
+    outputs = parse_outputs(where.output or [], where.format, files_of(what), places=())
+    source = open_source(what)
+    collector = MeasureCollector(MEASURES if any(output.holds_numbers for output in outputs) else names)
+    selection = Selection.parse(which.layer, which.head, source.layers, source.heads)
+    measured = _measure(source, selection, collector)
+    tables = collector.result()
+    notes = list(dict.fromkeys([*measured.notes, *(line for table in tables for line in table.notes())]))
+    result = _result(tables, names, by, measured, notes)
+    for line in notes:
+        note(line)
+    with Sinks(outputs) as sinks:
+        for line in write_result(result, outputs, sinks, how.look):
+            note(line)
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """What was measured."""
+
+    provenance: Provenance
+    caption: str
+    notes: tuple[str, ...]
+
+
+def _measure(source: Source, selection: Selection, collector: MeasureCollector) -> _Measured:
+    """Measure every text, together."""
+    layers = selection.layers_or(source.layers)
+    notes: dict[str, None] = {}
+    n_tokens = 0
+    provenance: Provenance = {}
+    for subject in source.subjects():
+        collect(watched(map(selection.heads_of, subject.maps(layers))), [collector])
+        notes |= dict.fromkeys(subject.prepared.notes)
+        provenance, n_tokens = subject.provenance, n_tokens + len(subject.prepared.tokens)
+    provenance, n_texts = source.together(provenance), len(source.texts)
+    caption = caption_of(provenance, n_tokens) + (f" · {n_texts} texts" if n_texts > 1 else "")
+    return _Measured(provenance, caption, tuple(notes))
+
+
+def _result(
+    tables: Sequence[HeadTable], names: Sequence[str], by: MeasureOptions, measured: _Measured, notes: Sequence[str]
+) -> Result:
+    ranking = [one for table in tables for one in rank(table, names[0], ascending=by.ascending)][: by.top]
+    return Result(
+        board=measures_board(tables, names, measured.caption, by.top, ascending=by.ascending),
+        description=describe(measured.provenance),
+        fields=measures_fields(tables, ranking, names[0], measured.provenance, notes),
+        table=measures_table(tables),
+    )
