@@ -67,7 +67,7 @@ class ChangeOptions:
         typer.Option(show_default=False, help="Exit with 1 if a weight of some head changed by more than this."),
     ] = None
     by: Annotated[By, typer.Option(help="What is most changed: the largest or mean difference, or divergence.")] = (
-        _LARGEST
+        "largest"
     )
     top: Annotated[int, typer.Option(min=1, help="How many changed heads to draw.")] = 4
 
