@@ -39,3 +39,10 @@ def write(path: Path, array: Array, name: str = "attention") -> Path:
         case _:
             torch.save(torch.from_numpy(np.ascontiguousarray(array)), path)
     return path
+
+
+def tokens_file(folder: Path, content: object, name: str = "tokens.json") -> Path:
+    """The tokens in a file: text as it is, anything else as json."""
+    text = content if isinstance(content, str) else json.dumps(content)
+    (folder / name).write_text(text, encoding="utf-8")
+    return folder / name

@@ -2,7 +2,11 @@
 
 import json
 import os
+import re
+import signal
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +41,23 @@ def test_a_place_that_stands_for_nothing_is_refused(name: str, tmp_path: Path) -
     assert "stands for nothing; there is {n}, {layer}, {head}" in error(
         "heads", "a b", "-o", str(tmp_path / name), code=2
     )
+
+
+def test_a_pipe_that_never_sends_is_not_waited_for() -> None:
+    read, write = os.pipe()
+    done = subprocess.run(
+        [sys.executable, "-m", "attnviz", "heads"], check=False, stdin=read, capture_output=True, timeout=60
+    )
+    os.close(read)
+    os.close(write)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"no text" in done.stderr
+
+
+@pytest.mark.parametrize("content", ["", " \n\t\n", "\ufeff\r\n"])
+def test_a_file_without_tokens_is_refused(content: str, tmp_path: Path) -> None:
+    (tmp_path / "blank.txt").write_text(content, encoding="utf-8")
+    assert re.search("no tokens|empty", error("heads", "-f", str(tmp_path / "blank.txt"), code=2))
 
 
 def test_text_given_twice(tmp_path: Path) -> None:
@@ -172,9 +193,12 @@ def test_an_unknown_suffix_names_the_known_ones(name: str, tmp_path: Path) -> No
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_is_missing_or_is_the_output(tmp_path: Path) -> None:
-    assert str(tmp_path / "no") in error("heads", "a b", "-o", str(tmp_path / "no" / "x.png"), code=2)
-    assert "folder" in error("heads", "a b", "-o", str(tmp_path), code=2)
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_folder_that_is_missing_or_is_the_output(name: str, tmp_path: Path) -> None:
+    assert str(tmp_path / "no") in error("heads", "a b", "-o", str(tmp_path / "no" / f"x.{name}"), code=2)
+    (tmp_path / f"x.{name}").mkdir()
+    assert "folder" in error("heads", "a b", "-o", str(tmp_path / f"x.{name}"), code=2)
+    assert "folder" in error("heads", "a b", "-o", str(tmp_path), "--format", name, code=2)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX permissions")
@@ -185,7 +209,7 @@ def test_an_output_that_may_not_be_written(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-@pytest.mark.parametrize("name", ["json", "txt"])
+@pytest.mark.parametrize("name", FORMATS)
 def test_a_full_disk(name: str) -> None:
     message = error("heads", "a b", "-o", "/dev/full", "--format", name, code=3)
     assert "/dev/full" in message
@@ -229,6 +253,15 @@ def test_usage_errors_exit_with_2(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("typed", "meant"), [("--atention", "--attention"), ("--color-scal", "--color-scale"), ("--n-head", "--n-heads")]
+)
+def test_an_option_that_is_mistyped_is_answered_with_the_nearest(typed: str, meant: str) -> None:
+    message = error("heads", "a b", typed, "1", code=2)
+    assert typed in message
+    assert f"{meant}" in message.replace(typed, "", 1)
+
+
+@pytest.mark.parametrize(
     ("option", "value"), [("--width", "5"), ("--precision", "0"), ("--precision", "99"), ("--cmap", "rainbow")]
 )
 def test_looks_that_are_not_possible(option: str, value: str) -> None:
@@ -256,14 +289,12 @@ def test_a_checkpoint_with_nan_names_the_tensor(tmp_path: Path) -> None:
     assert not (tmp_path / "x.png").exists()
 
 
-def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
+@pytest.mark.parametrize("name", ["terminal", *FORMATS])
+def test_a_closed_pipe_ends_quietly(name: str) -> None:
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
-        [sys.executable, "-m", "attnviz", "heads", ORANGE, "--format", "json"],
+        [sys.executable, "-m", "attnviz", "heads", "a b", "--model", "scratch", "--format", name],
         check=False,
         stdout=write,
         stderr=subprocess.PIPE,
@@ -272,22 +303,20 @@ def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-def test_an_interrupt_ends_with_130_and_leaves_no_file(tmp_path: Path) -> None:
-    import signal
-    import subprocess
-    import sys
-
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+def test_a_signal_ends_with_its_code_and_leaves_no_file(name: str, code: int, tmp_path: Path) -> None:
     fifo = tmp_path / "text"
     os.mkfifo(fifo)
     # a shell in the background ignores interrupts, and what it starts inherits that
     heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     program = f"{heeding}; from attnviz.__main__ import main; main()"
-    command = [sys.executable, "-c", program, "heads", "-f", str(fifo), "-o", str(tmp_path / "x.png")]
+    outputs = [f"-o{tmp_path}/x.{kind}" for kind in FORMATS]
+    command = [sys.executable, "-c", program, "heads", "-f", str(fifo), *outputs]
     process = subprocess.Popen(command, stderr=subprocess.PIPE)
     with fifo.open("wb"):  # opens when the command has begun to read
-        process.send_signal(signal.SIGINT)
+        process.send_signal(getattr(signal, name))
         _, err = process.communicate(timeout=30)
-    assert process.returncode == 130
+    assert process.returncode == code
     assert b"Traceback" not in err
     assert [path.name for path in tmp_path.iterdir()] == ["text"]
 

@@ -67,14 +67,16 @@ def test_tokens_are_never_markup(text: str) -> None:
     assert text in shown
 
 
-def test_colour_follows_the_variables() -> None:
-    plain = run("heads", "a b")
+@pytest.mark.parametrize("options", [[], ["--layer", "all"], ["--query", "b"], ["--color-scale", "rank"]])
+def test_colour_follows_the_variables(options: list[str]) -> None:
+    asked = ["heads", "a b c", "--model", "scratch", *options]
+    plain = run(*asked)
     assert ESCAPE not in plain.out
-    assert ESCAPE not in run("heads", "a b", env={"NO_COLOR": "1"}).out
-    assert ESCAPE not in run("heads", "a b", env={"NO_COLOR": "1", "FORCE_COLOR": "1"}).out
-    assert ESCAPE in run("heads", "a b", env={"FORCE_COLOR": "1"}).out
-    assert ESCAPE in run("heads", "a b", env={"FORCE_COLOR": "1", "TERM": "dumb"}).out
-    assert ESCAPE not in run("heads", "a b", "--format", "json", env={"FORCE_COLOR": "1"}).out
+    assert ESCAPE not in run(*asked, env={"NO_COLOR": "1"}).out
+    assert ESCAPE not in run(*asked, env={"NO_COLOR": "1", "FORCE_COLOR": "1"}).out
+    assert ESCAPE in run(*asked, env={"FORCE_COLOR": "1"}).out
+    assert ESCAPE in run(*asked, env={"FORCE_COLOR": "1", "TERM": "dumb"}).out
+    assert ESCAPE not in run(*asked, "--format", "json", env={"FORCE_COLOR": "1"}).out
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252", "latin-1", "utf-8"])
@@ -87,20 +89,35 @@ def test_any_encoding_of_the_terminal_will_do(encoding: str) -> None:
         assert r"\u65e5" in text
 
 
-def test_a_c_locale_will_do() -> None:
+@pytest.mark.parametrize("word", ["cão", "שלום"])
+def test_a_c_locale_will_do(tmp_path: Path, word: str) -> None:
     bare = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    done = process("heads", "o cão já comeu", "--format", "json", env=bare)
+    asked = ["heads", f"o {word} b", "--model", "scratch"]
+    done = process(*asked, "--format", "json", "-o", "-", *(f"-o{tmp_path}/x.{name}" for name in FORMATS), env=bare)
     assert done.returncode == 0
-    assert json.loads(done.stdout)["query_text"][2] == "cão"
-    shown = process("heads", "o cão já comeu", "--head", "0", env=bare)
+    for content in (done.stdout, (tmp_path / "x.json").read_bytes(), (tmp_path / "x.jsonl").read_bytes()):
+        assert json.loads(content.decode("utf-8"))["query_text"] == ["o", word, "b"]
+    assert word in (tmp_path / "x.csv").read_text("utf-8")
+    assert word in (tmp_path / "x.txt").read_text("utf-8")
+    shown = process(*asked, env=bare)
     assert (shown.returncode, shown.stdout.isascii()) == (0, True)
 
 
-@pytest.mark.parametrize("env", [{"MPLBACKEND": "TkAgg", "DISPLAY": ""}, {"MPLBACKEND": "nonsense"}, {"HOME": "/proc"}])
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"MPLBACKEND": "TkAgg", "DISPLAY": ""},
+        {"MPLBACKEND": "module://no.such", "MPLCONFIGDIR": "/proc/none"},
+        {"HOME": "/proc"},
+        {"HOME": "", "XDG_CACHE_HOME": "/dev/null", "XDG_CONFIG_HOME": "/dev/null"},
+    ],
+)
 def test_pictures_need_no_display_and_no_home(env: dict[str, str], tmp_path: Path) -> None:
-    done = process("heads", "a b", "-o", str(tmp_path / "x.png"), env=env)
+    outputs = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF-"}
+    done = process("heads", "a b", *(f"-o{tmp_path}/x.{name}" for name in outputs), env=env)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    for name, start in outputs.items():
+        assert (tmp_path / f"x.{name}").read_bytes().startswith(start)
 
 
 def test_several_outputs_of_one_run_agree(tmp_path: Path) -> None:
@@ -208,9 +225,16 @@ def test_one_line_from_standard_input_may_go_anywhere(tmp_path: Path) -> None:
     np.testing.assert_allclose(attnviz.load(tmp_path / "x.npz").weights, answer.json["weights"], rtol=1e-8)
 
 
-def test_a_file_is_one_text(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Don't stop: state-of-the-art costs $3.14, ok?\nSecond line.",
+        "It's 10:30 p.m. (or so) — they'd paid £1,000.50; e-mail me@example.com!",
+        "l'été, qu'il dit... «oui»? #1 & 50%/2",
+    ],
+)
+def test_a_file_is_one_text_of_which_nothing_is_lost(tmp_path: Path, text: str) -> None:
     file = tmp_path / "punct.txt"
-    text = "Don't stop: state-of-the-art costs $3.14, ok?\nSecond line."
     file.write_text(text + "\n", encoding="utf-8")
     for model in ("minilm", "scratch"):
         out = run("heads", "-f", str(file), "--model", model, "--format", "json").json
@@ -218,16 +242,20 @@ def test_a_file_is_one_text(tmp_path: Path) -> None:
         assert shown.replace("##", "") == re.sub(r"\s", "", text)
 
 
-def test_same_request_same_bytes_in_every_process(tmp_path: Path) -> None:
-    def made(seed: str, hash_seed: str) -> tuple[bytes, ...]:
-        files = [tmp_path / f"x.{name}" for name in FORMATS]
-        options = [x for file in files for x in ("-o", str(file))]
-        arguments = ("heads", "the cat sat", "--model", "scratch", "--seed", seed, *options)
-        assert process(*arguments, env={"PYTHONHASHSEED": hash_seed}).returncode == 0
-        return tuple(file.read_bytes() for file in files)
+@pytest.mark.parametrize(("text", "seed", "other"), [("o cão já comeu", "0", "7"), ("a b c d e", "11", "12")])
+def test_same_request_same_bytes_in_every_process(tmp_path: Path, text: str, seed: str, other: str) -> None:
+    files = [tmp_path / f"x.{name}" for name in FORMATS]
+    asked = ["heads", text, "--model", "scratch", *(f"-o{file}" for file in files), "--with-output", "--seed"]
 
-    assert made("3", "1") == made("3", "2")
-    assert all(a != b for a, b in zip(made("3", "1"), made("4", "1"), strict=True))
+    def made(seed: str, hash_seed: str) -> list[bytes]:
+        assert process(*asked, seed, env={"PYTHONHASHSEED": hash_seed}).returncode == 0
+        return [file.read_bytes() for file in files]
+
+    first = made(seed, "1")
+    assert made(seed, "2") == first
+    assert run(*asked, other).code == 0
+    assert all(file.read_bytes() != before for file, before in zip(files, first, strict=True))
+    assert json.loads((tmp_path / "x.json").read_bytes())["provenance"]["seed"] == int(other)
 
 
 def test_provenance_is_enough_to_make_it_again_and_holds_no_place() -> None:

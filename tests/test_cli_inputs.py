@@ -5,6 +5,8 @@ import json
 import os
 import pickle
 import re
+import sys
+import warnings
 import zipfile
 from collections.abc import Callable
 from dataclasses import fields
@@ -15,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from safetensors.numpy import save_file
+from wcwidth import wcswidth
 
 import attnviz
 from attnviz.cli.options import InputOptions
@@ -22,7 +25,7 @@ from attnviz.maps import AttentionRecord
 from attnviz.render import FORMATS
 from attnviz.sources.saved_contents import READERS
 from tests.cli import Answer, error, run
-from tests.saved import weights_of, write
+from tests.saved import tokens_file, weights_of, write
 
 Array = npt.NDArray[Any]
 
@@ -152,12 +155,6 @@ def square(tmp_path: Path) -> Path:
 @pytest.fixture
 def oblong(tmp_path: Path) -> Path:
     return write(tmp_path / "oblong.npz", weights_of(2, 3, 5))
-
-
-def tokens_file(folder: Path, content: object, name: str = "tokens.json") -> Path:
-    text = content if isinstance(content, str) else json.dumps(content)
-    (folder / name).write_text(text, encoding="utf-8")
-    return folder / name
 
 
 def test_tokens_from_a_list_from_lines_and_from_two_files(tmp_path: Path, square: Path, oblong: Path) -> None:
@@ -420,6 +417,12 @@ def test_a_file_that_is_not_there(tmp_path: Path, name: str, words: str) -> None
     assert str(tmp_path / name) in message
 
 
+def dropped(p: float) -> Array:
+    """Weights as they are in training, with dropout on."""
+    weights = weights_of(2, 6, 6)
+    return weights * (np.random.default_rng(4).random(weights.shape) >= p) / (1 - p)
+
+
 def with_value(value: float, row: int) -> Array:
     weights = weights_of(3, 5, 5)
     weights[1, row, 2] = value
@@ -434,11 +437,24 @@ def with_value(value: float, row: int) -> Array:
         (with_value(-np.inf, 4), ["layer 0 head 1 row 4 holds an infinite value"]),
         (with_value(-0.4, 2), ["layer 0 head 1 row 2 holds a negative weight"]),
         (0.8 * weights_of(3, 5, 5), ["layer 0 head 0 row 0 sums to less than 1", "sink", "15 of 15 rows"]),
+        (weights_of(3, 5, 6)[:, :, 1:], ["sums to less than 1", "sink"]),
         (np.where(weights_of(3, 5, 5) > 0.2, 1.25 * weights_of(3, 5, 5), 0), ["sum", "dropout is the usual cause"]),
+        (dropped(0.5), ["sum", "dropout is the usual cause"]),
         (np.swapaxes(weights_of(3, 5, 5), 1, 2), ["columns that sum to 1", "may be transposed", "rows are queries"]),
         (weights_of(3, 5, 5) * (np.arange(5) != 1)[:, None], ["row 1 is 0 throughout: it attends to nothing"]),
     ],
-    ids=["nan", "infinite", "minus infinite", "negative", "sink", "dropout", "transposed", "masked row"],
+    ids=[
+        "nan",
+        "infinite",
+        "minus infinite",
+        "negative",
+        "sink",
+        "sink left out",
+        "dropout",
+        "more dropout",
+        "transposed",
+        "masked row",
+    ],
 )
 def test_rows_that_are_no_distribution_are_shown_as_they_are_and_said(
     tmp_path: Path, weights: Array, words: list[str]
@@ -603,7 +619,7 @@ def changed(**changes: Any) -> bytes:
 
 def one_off(value: float) -> Array:
     embeddings = np.eye(4)
-    embeddings[2, 1] = value
+    embeddings[3, 0] = value
     return embeddings
 
 
@@ -614,9 +630,9 @@ def one_off(value: float) -> Array:
         ("x.npz", b"", 3, "damaged"),
         ("x.npz", npz_of(tokens=OBJECTS), 3, "objects"),
         ("x.npz", archive_of(absurd()), 3, "1000000 × 1000000"),
-        ("x.npz", changed(embeddings=one_off(np.nan)), 2, "embeddings[2, 1] is nan"),
-        ("x.npz", changed(embeddings=one_off(np.inf)), 2, "embeddings[2, 1] is inf"),
-        ("x.npz", changed(Wk=one_off(-np.inf)), 2, "Wk[2, 1] is -inf"),
+        ("x.npz", changed(embeddings=one_off(np.nan)), 2, "embeddings[3, 0] is nan"),
+        ("x.npz", changed(embeddings=one_off(np.inf)), 2, "embeddings[3, 0] is inf"),
+        ("x.npz", changed(Wk=one_off(-np.inf)), 2, "Wk[3, 0] is -inf"),
         ("x.npz", changed(Wq=np.eye(3)), 2, "Wq"),
         ("x.npz", changed(Wv=None), 2, "Wv"),
         ("x.npz", changed(tokens=np.array(["a", "b"])), 2, "2 tokens"),
@@ -662,3 +678,54 @@ def test_no_output_replaces_a_file_that_is_read(here: Path, kind: str) -> None:
     arguments = [*whose, *([] if kind in ("attention", "embeddings") else VALUES[kind])]
     assert "also the input" in error("heads", *arguments, "-o", str(target), code=2)
     assert Path(name).read_bytes() == before
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".json", ".jsonl", ".csv", ".safetensors"])
+def test_a_file_is_not_read_and_written_at_once(tmp_path: Path, suffix: str) -> None:
+    file = write(tmp_path / f"saved{suffix}", weights_of(4, 4))
+    before = file.read_bytes()
+    assert "also the input" in error("heads", "--attention", str(file), "-o", str(file), code=2)
+    assert file.read_bytes() == before
+
+
+# much of it
+
+
+@pytest.mark.parametrize("n", [300, 1000])
+def test_many_tokens_are_drawn_in_tiles_that_say_what_they_are(tmp_path: Path, n: int) -> None:
+    file = write(tmp_path / "long.npy", np.tril(np.ones((n, n), np.float32)) / np.arange(1, n + 1, dtype="f4")[:, None])
+    answer = run("heads", "--attention", str(file), env={"COLUMNS": "80"})
+    assert answer.code == 0
+    lines = answer.text.splitlines()
+    assert len(lines) < 90
+    assert max(wcswidth(line) for line in lines) <= 80
+    assert "each cell is the mean of" in " ".join(lines)
+    assert f"{n} tokens" in lines[0]
+    assert any(line.lstrip().startswith("0–") for line in lines)
+
+
+@pytest.mark.parametrize("shape", [(5, 30, 4, 4), (24, 16, 3, 3)])
+def test_of_many_layers_the_first_is_shown_and_named(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    file = write(tmp_path / "many.npz", weights_of(*shape))
+    answer = run("heads", "--attention", str(file))
+    titles = [line.split()[1] for line in answer.text.splitlines() if re.fullmatch(r"layer \d+", line.strip())]
+    assert titles == ["0"]
+    assert len(answer.text.splitlines()) < 200
+    assert len(set(re.findall(r"\bhead (\d+)", answer.text))) == shape[1]
+    last = run("heads", "--attention", str(file), "--layer", "-1", "--head", "2").text
+    assert f"layer {shape[0] - 1}" in last
+    assert re.findall(r"\bhead (\d+)", last) == ["2"]
+
+
+@pytest.mark.parametrize("kind", [one.name for one in FORMATS.values() if one.holds == "picture"])
+def test_a_picture_for_each_of_many_heads(tmp_path: Path, kind: str) -> None:
+    file = write(tmp_path / "many.npy", weights_of(3, 8, 2, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        answer = run(
+            "heads", "--attention", str(file), "--layer", "all", "-o", f"{tmp_path}/p/{{layer}}.{{head}}.{kind}"
+        )
+    assert (answer.code, answer.err) == (0, "")
+    names = sorted(path.name for path in (tmp_path / "p").iterdir())
+    assert names == sorted(f"{layer}.{head}.{kind}" for layer in range(3) for head in range(8))
+    assert "matplotlib.pyplot" not in sys.modules
