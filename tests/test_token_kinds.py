@@ -51,10 +51,8 @@ def test_tokens_of_every_kind_go_through_every_format(tmp_path: Path, kind: str)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         done = run("heads", *asked, "--width", "160", *(f"-o{path}" for path in outputs.values()))
-    assert (done.code, done.err) == (
-        0,
-        f"note: saved.npy is read as head, query, key: 2 × {len(tokens)} × {len(tokens)}\n",
-    )
+    assert done.code == 0
+    assert done.err == f"note: saved.npy is read as head, query, key: 2 × {len(tokens)} × {len(tokens)}\n"
     for name in ("json", "jsonl", "npz", "safetensors", "csv"):
         again = load(outputs[name])
         assert again.maps[0].query.text == (tuple(map(surrogates_escaped, tokens)) if name == "csv" else tokens), name
@@ -85,10 +83,8 @@ def test_columns_stand_straight_and_within_the_width(tmp_path: Path, kind: str, 
     assert min(widths) >= 0
     assert max(widths) <= width
     if not options and width == 130:
-        rows = [line for line in answer.text.splitlines() if re.search(r"(?<!\S)\d\d?(\s+(\d\d?|·))+$", line)][
-            -len(tokens) :
-        ]
-        assert len({wcswidth(row) for row in rows}) == 1
+        rows = [line for line in answer.text.splitlines() if re.search(r"(?<!\S)\d\d?(\s+(\d\d?|·))+$", line)]
+        assert len({wcswidth(row) for row in rows[-len(tokens) :]}) == 1
 
 
 def test_labels_of_tokens_that_differ_differ(tmp_path: Path) -> None:
