@@ -30,6 +30,13 @@ def test_text_that_begins_with_a_dash_is_told_to_go_after_two_dashes(text: str) 
     assert run("heads", "--model", "scratch", "--", text).code == 0
 
 
+@pytest.mark.parametrize("option", ["--attention", "-o", "--layer"])
+def test_an_option_without_its_value_is_not_taken_for_a_text(option: str) -> None:
+    message = error("heads", "a b", option, code=2)
+    assert option in message
+    assert "goes after --" not in message
+
+
 def test_no_text_is_an_error_and_does_not_wait() -> None:
     message = error("heads", code=2)
     assert "-f" in message

@@ -133,3 +133,14 @@ def test_a_file_s_own_name_and_arrays_act_on_no_terminal(tmp_path: Path) -> None
     assert "[/]" in answer.text
     for kind in ("png", "svg", "pdf", "json"):
         assert run("heads", "--attention", str(tmp_path / name), "--format", kind).code == 0
+
+
+@pytest.mark.parametrize("array", ["漢字" * 60, "a b " * 80, "x" * 300])
+@pytest.mark.parametrize("width", [20, 47, 100])
+def test_what_made_the_numbers_is_said_within_the_width(tmp_path: Path, array: str, width: int) -> None:
+    np.savez(tmp_path / "saved.npz", **{array: weights_of(2, 3, 3)})  # type: ignore[arg-type]
+    for name in ("terminal", "txt"):
+        text = run("heads", "--attention", str(tmp_path / "saved.npz"), "--width", str(width), "--format", name).text
+        assert max(map(wcswidth, text.splitlines())) <= width
+        assert not [line for line in text.splitlines() if line != line.rstrip()]
+        assert array.replace(" ", "") in re.sub(r"\s", "", text)

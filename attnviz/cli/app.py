@@ -108,7 +108,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 def _explain(error: Any, arguments: list[str]) -> None:
     """Say what Typer leaves out: the value that was got, and how to type a text that looks like an option."""
-    if getattr(error, "option_name", None) and not getattr(error, "possibilities", None):
+    if hasattr(error, "possibilities") and not error.possibilities:  # no such option, and none like it
         error.message += "\nA text that begins with - goes after --, as in: attnviz heads -- '-5 degrees outside'"
     for option in getattr(getattr(error, "param", None), "opts", ()):
         given = [value for name, value in pairwise(arguments) if name == option]

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from attnviz.render import Format
 from attnviz.render.panels import Board, Look
-from attnviz.render.plaintext import text_style
+from attnviz.render.plaintext import described, text_style
 from attnviz.render.terminal import TerminalStyle, view
 
 UNKNOWN_WIDTH = 80
@@ -55,4 +55,4 @@ def show(board: Board, look: Look, description: str) -> None:
     console = stdout_console(look.width)
     style = terminal_style(look, None)
     console.print(view(board, style), end="")
-    console.print(Text(style.own(description), style="dim" if style.color else ""), soft_wrap=False)
+    console.print(Text(described(description, style), style="dim" if style.color else ""))

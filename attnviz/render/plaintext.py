@@ -1,13 +1,13 @@
 """A board as text without colours: what the terminal shows, for a file."""
 
 import io
-from textwrap import fill
 from typing import BinaryIO
 
 from rich.console import Console
 
 from attnviz.render.panels import Board, Look
 from attnviz.render.terminal import TerminalStyle, view
+from attnviz.render.terminal_lines import wrapped
 from attnviz.tokens import visible
 
 DEFAULT_WIDTH = 100
@@ -24,4 +24,9 @@ def write_text(board: Board, look: Look, stream: BinaryIO) -> None:
     sheet = io.StringIO()
     console = Console(file=sheet, width=style.width, color_system=None, legacy_windows=False)
     console.print(view(board, style), end="")
-    stream.write(f"{sheet.getvalue()}{fill(visible(look.description), style.width)}\n".encode())
+    stream.write(f"{sheet.getvalue()}{described(look.description, style)}\n".encode())
+
+
+def described(description: str, style: TerminalStyle) -> str:
+    """What made the numbers, on lines that fit."""
+    return "\n".join(wrapped(style.own(visible(description)).split(" "), style.columns))
