@@ -18,7 +18,7 @@ from attnviz.maps import AttentionMap, Provenance
 from attnviz.memory import check_room
 from attnviz.sources.datafiles import ArrayFile, StoredArray, check_there, open_arrays, sha256_of, sizes
 from attnviz.sources.given import Matrix, as_projections, check_given, mapped, part_of, read_given
-from attnviz.sources.projected import layer_map
+from attnviz.sources.projected import TokenVectors, layer_map
 from attnviz.sources.scratch import first_head_for_all, seeded_projections
 from attnviz.sources.vectors import WHAT, Vectors, read_csv, read_word_vectors
 from attnviz.tokens import Tokens
@@ -61,11 +61,12 @@ class Embeddings:
             RequestError: the rule does not fit, or the scores are too large for the dtype.
         """
         if 0 in layers:
+            own = TokenVectors(self.placing(self.x), self.tokens)
             yield layer_map(
-                self.placing(self.x),
+                own,
+                own,
                 self.projections,
                 self.n_heads,
-                self.tokens,
                 rule=rule.placed(self.placing),
                 scale=None if self.scale else 1.0,
                 single=single,

@@ -75,11 +75,20 @@ class Projected:
         return StackedHeads((ComputedWeights(self.q[None, ...], self.k[None, ...], self.rule, self.scale), heads))
 
 
+@dataclass(frozen=True)
+class TokenVectors:
+    """Tokens, and the vector of each."""
+
+    x: Array
+    """[token, d_model]."""
+    tokens: Tokens
+
+
 def layer_map(
-    x: Array,
+    query: TokenVectors,
+    key: TokenVectors,
     projections: Projections,
     n_heads: int,
-    tokens: Tokens,
     *,
     rule: Rule = EVERYTHING,
     scale: float | None = None,
@@ -89,10 +98,10 @@ def layer_map(
     """The map of the only layer of a model that is one attention and nothing else.
 
     Args:
-        x: [token, d_model].
-        projections: the matrices, in the library, on the device and in the dtype of `x`.
+        query: what attends.
+        key: what is attended to; `query` itself for self-attention.
+        projections: the matrices, in the library, on the device and in the dtype of the vectors.
         n_heads: the heads that the projections are split into.
-        tokens: one for each row of `x`.
         rule: what may be attended.
         scale: 1/√d_head, and 1/√d_model for the single head, unless given.
         single: put the full-width head first.
@@ -102,21 +111,27 @@ def layer_map(
         RequestError: the rule does not fit, or the scores are too large for the dtype.
     """
     p = projections
-    with quiet(namespace(x)):
-        q, k = projected(x, p.w_q, p.b_q), projected(x, p.w_k, p.b_k)
+    with quiet(namespace(query.x)):
+        q, k = projected(query.x, p.w_q, p.b_q), projected(key.x, p.w_k, p.b_k)
         layer = Projected(q, k, n_heads, rule, scale)
         if layer.overflows():
             instead = "scale the numbers down, or choose a wider --dtype"
-            raise RequestError(f"the scores overflow {dtype_name(x)}: {instead}")
+            raise RequestError(f"the scores overflow {dtype_name(query.x)}: {instead}")
         joined = None
         if output:
-            weights, joined = layer.weights_and_output(projected(x, p.w_v, p.b_v), single=single)
+            weights, joined = layer.weights_and_output(projected(key.x, p.w_v, p.b_v), single=single)
             joined = joined if p.w_o is None else projected(joined, p.w_o, p.b_o)
         else:
             weights = layer.weights(single=single)
-    heads = head_names(n_heads, single=single)
     return AttentionMap(
-        "attention", 0, heads, weights, tokens, tokens, output=None if joined is None else to_numpy(joined)
+        "attention",
+        0,
+        head_names(n_heads, single=single),
+        weights,
+        query.tokens,
+        key.tokens,
+        kind="self" if key is query else "cross",
+        output=None if joined is None else to_numpy(joined),
     )
 
 

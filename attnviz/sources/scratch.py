@@ -19,7 +19,7 @@ from attnviz.maps import AttentionMap, Provenance
 from attnviz.memory import check_room
 from attnviz.positions import sinusoidal
 from attnviz.sources.model import checked_text
-from attnviz.sources.projected import layer_map
+from attnviz.sources.projected import TokenVectors, layer_map
 from attnviz.tokens import Tokens
 
 
@@ -88,10 +88,22 @@ class Scratch:
         Raises:
             RequestError: the text has no tokens.
         """
-        tokens = split_words(checked_text(text))
-        if not tokens:
-            raise RequestError("the text is empty: it gives no tokens")
-        return ScratchRun(self, tokens)
+        tokens = _tokens_of(text, "text")
+        return ScratchRun(self, tokens, tokens)
+
+    def prepare_cross(self, source: str, target: str) -> "ScratchRun":
+        """Two texts, of which the target attends to the source: its tokens are the queries.
+
+        Embeddings and projections are those of self-attention, and positions count from 0 in each text.
+
+        Raises:
+            RequestError: one of the texts has no tokens.
+
+        >>> run = Scratch(ScratchOptions()).prepare_cross("the cat sat", "o gato")
+        >>> next(run.maps([0])).weights.shape
+        (4, 2, 3)
+        """
+        return ScratchRun(self, _tokens_of(target, "target"), _tokens_of(source, "source"))
 
     def projections(self) -> Projections:
         """Query, key and value matrices [d_model, d_model] from the seed."""
@@ -105,6 +117,13 @@ class Scratch:
         if self.options.positions:
             x += sinusoidal(np.arange(len(tokens), dtype=np.float64), self.options.d_model)
         return self.placing(x.astype(np.float32))
+
+
+def _tokens_of(text: str, what: str) -> Tokens:
+    tokens = split_words(checked_text(text))
+    if not tokens:
+        raise RequestError(f"the {what} is empty: it gives no tokens")
+    return tokens
 
 
 def check_seed(seed: int) -> None:
@@ -159,16 +178,13 @@ def open_scratch(placing: Placing = NUMPY, **options: int) -> Scratch:
 
 @dataclass(frozen=True)
 class ScratchRun:
-    """A text made ready for the scratch model."""
+    """A text made ready for the scratch model, or two of which one attends to the other."""
 
     model: Scratch
     tokens: Tokens
+    key_tokens: Tokens
+    """The very same tokens in self-attention."""
     notes: tuple[str, ...] = ()
-
-    @property
-    def key_tokens(self) -> Tokens:
-        """The same tokens."""
-        return self.tokens
 
     def maps(
         self, layers: Collection[int], *, rule: Rule = EVERYTHING, single: bool = False, output: bool = False
@@ -177,11 +193,13 @@ class ScratchRun:
         if 0 not in layers:
             return
         model = self.model
+        query = TokenVectors(model.embeddings(self.tokens), self.tokens)
+        crossing = self.key_tokens is not self.tokens
         yield layer_map(
-            model.embeddings(self.tokens),
+            query,
+            TokenVectors(model.embeddings(self.key_tokens), self.key_tokens) if crossing else query,
             model.projections(),
             model.n_heads,
-            self.tokens,
             rule=rule.placed(model.placing),
             scale=None if model.options.scale else 1.0,
             single=single,
