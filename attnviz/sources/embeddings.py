@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from attnviz._version import __version__
-from attnviz.arrays import quiet
-from attnviz.attention import EVERYTHING, Projections, Rule, heads_message
+from attnviz.attention import EVERYTHING, Projections, Rule
 from attnviz.backend import NUMPY, Placing
 from attnviz.errors import RequestError
 from attnviz.maps import AttentionMap, Provenance
 from attnviz.memory import check_room
 from attnviz.sources.datafiles import ArrayFile, StoredArray, check_there, open_arrays, sha256_of, sizes
-from attnviz.sources.given import Matrix, as_projections, check_given, mapped, part_of, read_given
+from attnviz.sources.given import Matrix, as_projections, check_given, finite, heads_of, mapped, part_of, read_given
+from attnviz.sources.per_head import heads_together
 from attnviz.sources.projected import TokenVectors, layer_map
 from attnviz.sources.scratch import first_head_for_all, seeded_projections
 from attnviz.sources.vectors import WHAT, Vectors, read_csv, read_word_vectors
@@ -25,7 +25,6 @@ from attnviz.tokens import Tokens
 
 NAME = "embeddings"
 SUFFIXES = (".npz", ".safetensors", ".csv", ".txt", ".vec")
-DEFAULT_HEADS = 4
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ def open_embeddings(
     x = vectors.rows
     if given:
         check_given(given, x.shape[1])
-    heads = _heads(given, x.shape[1], n_heads)
+    heads = heads_of(given, x.shape[1], n_heads)
     origin = {"attnviz": __version__, "source": NAME, "model": path.name, "model_sha256": sha256_of(path)}
     options = {"n_heads": heads, "d_model": x.shape[1], "scale": scale, "shared_projections": shared_projections}
     return Embeddings(
@@ -151,25 +150,6 @@ def _projections(
     return as_projections(given, placing)
 
 
-def _heads(given: Mapping[str, Matrix], d_model: int, wanted: int | None) -> int:
-    """How many heads the projections are split into."""
-    separate = {matrix.name: matrix.n_heads for matrix in given.values() if matrix.n_heads is not None}
-    if len({*separate.values()}) > 1:
-        held = ", ".join(f"{name} for {n_heads}" for name, n_heads in sorted(separate.items()))
-        raise RequestError(f"one matrix for each head is given, but of several numbers of heads: {held}")
-    for name, n_heads in separate.items():
-        if wanted not in (None, n_heads):
-            raise RequestError(f"{name} has a matrix for each of {n_heads} heads: --n-heads {wanted} cannot be")
-        return n_heads
-    widths = {given[key].name: given[key].array.shape[1] for key in ("w_q", "w_v")} if given else {"d_model": d_model}
-    if wanted is None:
-        return DEFAULT_HEADS if not any(width % DEFAULT_HEADS for width in widths.values()) else 1
-    for name, width in widths.items():
-        if wanted < 1 or width % wanted:
-            raise RequestError(heads_message(width, wanted, name if name == "d_model" else f"{name} of width"))
-    return wanted
-
-
 def _read(path: Path, placing: Placing) -> tuple[Vectors, dict[str, Matrix], str]:
     """Vectors and projections of a file in their one dtype, finite, and its name."""
     suffix = path.suffix.lower()
@@ -183,31 +163,16 @@ def _read(path: Path, placing: Placing) -> tuple[Vectors, dict[str, Matrix], str
         vectors = read_word_vectors(path)
     else:
         file = open_arrays(path)
+        file = replace(file, arrays=heads_together(file.arrays))
         vectors = _vectors_in(file, path)
         given = read_given(file.arrays)
         wide = any(array.dtype == np.float64 for array in (vectors.rows, *(m.array for m in given.values())))
         own = np.float64 if wide else np.float32
     runs = placing.runs(np.dtype(own).name)
     dtype = np.dtype(runs if runs in ("float32", "float64") else own)  # half precision is narrowed where it is placed
-    x = _finite(NAME, vectors.rows, dtype)
-    given = {key: Matrix(m.name, _finite(m.name, m.array, dtype), m.n_heads) for key, m in given.items()}
+    x = finite(NAME, vectors.rows, dtype)
+    given = {key: Matrix(m.name, finite(m.name, m.array, dtype), m.n_heads) for key, m in given.items()}
     return Vectors(x, vectors.tokens), given, dtype.name
-
-
-def _finite(name: str, array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """The array in that dtype.
-
-    Raises:
-        RequestError: an entry is no finite number in it.
-    """
-    with quiet(np):
-        narrowed = array.astype(dtype)
-    if not np.isfinite(narrowed).all():
-        index = tuple(int(i) for i in np.argwhere(~np.isfinite(narrowed))[0])
-        place, value = ", ".join(map(str, index)), array[index]
-        why = f"more than {dtype.name} holds: --dtype float64" if np.isfinite(value) else "a finite number is needed"
-        raise RequestError(f"{name}[{place}] is {value}: {why}")
-    return narrowed
 
 
 def _vectors_in(file: ArrayFile, path: Path) -> Vectors:

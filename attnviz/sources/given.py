@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from attnviz.attention import Projections
+from attnviz.arrays import quiet
+from attnviz.attention import Projections, heads_message
 from attnviz.errors import RequestError
 from attnviz.sources.datafiles import StoredArray, sizes
 
@@ -19,12 +20,15 @@ PARTS: Mapping[str, str] = {
     **_SPELLED,
     **{f"{name}.weight": f"w_{which}.T" for name, which in _LINEAR.items()},
     **{f"{name}.bias": f"b_{which}" for name, which in _LINEAR.items()},
+    **{f"{which}_proj_weight": f"w_{which}.T" for which in "qkv"},
     "in_proj_weight": "w_in",
     "in_proj_bias": "b_in",
     "bias_k": "refused",
     "bias_v": "refused",
 }
 """What each name stands for: `Wq` or `w_q`, and the state dicts of torch modules, whose matrices are [out, in]."""
+
+DEFAULT_HEADS = 4
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ def part_of(name: str) -> tuple[str, str] | None:
 def read_given(arrays: Mapping[str, StoredArray]) -> dict[str, Matrix]:
     """The projections among `arrays`, as `w_q`, `w_k`, `w_v`, and `w_o` and biases where they are there.
 
-    Separate matrices for each head, [head, d_in, d_head], are put side by side.
+    Separate matrices for each head, [head, d_in, d_head], are put side by side (lists of them: `heads_together`).
 
     Raises:
         RequestError: some are missing, not of this kind, or of several modules.
@@ -116,6 +120,15 @@ def check_given(given: Mapping[str, Matrix], d_model: int) -> None:
     """
     for which in "qkv":
         _same(given[f"w_{which}"], 0, d_model, f"the embeddings have {d_model} columns", "rows")
+    check_together(given)
+
+
+def check_together(given: Mapping[str, Matrix]) -> None:
+    """See that the projections fit each other, whatever they project.
+
+    Raises:
+        RequestError: naming two that do not go together, with both their shapes.
+    """
     q, k, v = (given[f"w_{which}"] for which in "qkv")
     _same(k, 1, q.array.shape[1], _shaped(q), "columns")
     if (o := given.get("w_o")) is not None:
@@ -145,3 +158,47 @@ def mapped(given: Mapping[str, Matrix], change: Callable[[npt.NDArray[Any]], npt
 def as_projections(given: Mapping[str, Matrix], place: Callable[[npt.NDArray[Any]], Any]) -> Projections:
     """The projections where `place` puts them."""
     return Projections(**{key: place(matrix.array) for key, matrix in given.items()})
+
+
+def heads_of(given: Mapping[str, Matrix], d_model: int, wanted: int | None) -> int:
+    """How many heads the projections are split into.
+
+    Args:
+        given: the projections of a file; none where they are seeded ones [d_model, d_model].
+        d_model: the columns of the embeddings.
+        wanted: what was asked for; None for 4, or 1 where 4 do not fit.
+
+    Raises:
+        RequestError: the projections cannot be split so.
+    """
+    separate = {matrix.name: matrix.n_heads for matrix in given.values() if matrix.n_heads is not None}
+    if len({*separate.values()}) > 1:
+        held = ", ".join(f"{name} for {n_heads}" for name, n_heads in sorted(separate.items()))
+        raise RequestError(f"one matrix for each head is given, but of several numbers of heads: {held}")
+    for name, n_heads in separate.items():
+        if wanted not in (None, n_heads):
+            raise RequestError(f"{name} has a matrix for each of {n_heads} heads: --n-heads {wanted} cannot be")
+        return n_heads
+    widths = {given[key].name: given[key].array.shape[1] for key in ("w_q", "w_v")} if given else {"d_model": d_model}
+    if wanted is None:
+        return DEFAULT_HEADS if not any(width % DEFAULT_HEADS for width in widths.values()) else 1
+    for name, width in widths.items():
+        if wanted < 1 or width % wanted:
+            raise RequestError(heads_message(width, wanted, name if name == "d_model" else f"{name} of width"))
+    return wanted
+
+
+def finite(name: str, array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """The array in that dtype.
+
+    Raises:
+        RequestError: an entry is no finite number in it.
+    """
+    with quiet(np):
+        narrowed = array.astype(dtype)
+    if not np.isfinite(narrowed).all():
+        index = tuple(int(i) for i in np.argwhere(~np.isfinite(narrowed))[0])
+        place, value = ", ".join(map(str, index)), array[index]
+        why = f"more than {dtype.name} holds: --dtype float64" if np.isfinite(value) else "a finite number is needed"
+        raise RequestError(f"{name}[{place}] is {value}: {why}")
+    return narrowed
