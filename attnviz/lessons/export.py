@@ -1,0 +1,64 @@
+"""A lesson as names and values, for json, npz and safetensors."""
+
+import math
+from typing import Any
+
+from attnviz.lessons.lesson import Lesson, Matrix
+from attnviz.schema import Fields
+
+SCHEMA = "attnviz-lesson/1"
+"""A change of what a name means is a new number."""
+
+
+def to_fields(lesson: Lesson) -> Fields:
+    """The lesson's texts under `steps`, and every matrix as an array of its own name, [row, column].
+
+    Args:
+        lesson: any lesson.
+
+    Returns:
+        What the writers of records take: plain values, and arrays.
+    """
+    plain = {
+        "schema": SCHEMA,
+        "lesson": lesson.name,
+        "title": lesson.title,
+        "provenance": dict(lesson.provenance),
+        "notes": [],
+        "steps": [
+            {
+                "title": step.title,
+                "sentence": step.sentence,
+                "formula": step.formula,
+                "notice": step.notice,
+                "matrices": [_about(matrix) for matrix in step.matrices],
+            }
+            for step in lesson.steps
+        ],
+    }
+    return Fields(plain, {matrix.name: matrix.values for matrix in lesson.matrices})
+
+
+def to_plain(lesson: Lesson) -> dict[str, Any]:
+    """The same as one object of strict JSON, the arrays as nested lists; what is not a number is None."""
+    fields = to_fields(lesson)
+    lists = {
+        name: [[_finite(value) for value in row] for row in array.tolist()] for name, array in fields.arrays.items()
+    }
+    return {**fields.plain, **lists}
+
+
+def _about(matrix: Matrix) -> dict[str, Any]:
+    return {
+        "name": matrix.name,
+        "title": matrix.title,
+        "kind": matrix.kind,
+        "rows": matrix.rows.name,
+        "columns": matrix.columns.name,
+        "row_labels": list(matrix.rows.labels),
+        "column_labels": list(matrix.columns.labels),
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
