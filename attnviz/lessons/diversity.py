@@ -47,7 +47,9 @@ def _measured(name: str, weights: Array, own: Inputs, say: Say) -> Step:
     divergence = between_heads(weights)
     head = axes.heads(own.n_heads, say)
     apart = divergence[~np.eye(own.n_heads, dtype=bool)]
-    if apart.size:
+    if own.n_heads == 2:
+        notice = say("Between the two heads it is {value}.", value=_nats(float(apart[0])))
+    elif apart.size:
         notice = say(
             "Between two different heads it is {least} at least and {most} at most.",
             least=_nats(float(apart.min())),

@@ -34,7 +34,7 @@ def _first_word(tokens: Tokens) -> int:
 
 
 def _mean(rows: Floats, query: Axis, tokens: Tokens, say: Say) -> Step:
-    mean = rows.mean(0)
+    mean, key = rows.mean(0), axes.keys(tokens.text, say)
     best, weight = highest(mean, tokens.text)
     return Step(
         say("A row of weights"),
@@ -45,11 +45,7 @@ def _mean(rows: Floats, query: Axis, tokens: Tokens, say: Say) -> Step:
             layer=LAYER,
         ),
         "a = (1/h) Σ_h softmax(q_h K_hᵀ / √d_head)",
-        (
-            Matrix.of(
-                "mean_weights", say("mean of all heads"), mean[None], query, axes.keys(tokens.text, say), "weights"
-            ),
-        ),
+        (Matrix.of("mean_weights", say("mean of all heads"), mean[None], query, key, "weights"),),
         say(
             "{query} gives {key} most, {weight:.2f}; the row sums to {total:.2f}.",
             query=visible(query.labels[0]),
@@ -62,6 +58,7 @@ def _mean(rows: Floats, query: Axis, tokens: Tokens, say: Say) -> Step:
 
 def _of_words(mean: Floats, query: Axis, words: Tokens, say: Say) -> Step:
     best, weight = highest(mean, words.text)
+    key = axes.keys(words.text, say)
     return Step(
         say("The words alone"),
         say(
@@ -69,11 +66,7 @@ def _of_words(mean: Floats, query: Axis, words: Tokens, say: Say) -> Step:
             " is shown as it is, not scaled up to 1."
         ),
         "Σⱼ aⱼ < 1",
-        (
-            Matrix.of(
-                "word_weights", say("mean of all heads"), mean[None], query, axes.keys(words.text, say), "weights"
-            ),
-        ),
+        (Matrix.of("word_weights", say("mean of all heads"), mean[None], query, key, "weights"),),
         say(
             "The words get {words:.2f}, the tokens that the model adds {rest:.2f}. Among words, {key} gets most:"
             " {weight:.2f}.",

@@ -75,8 +75,8 @@ def _side_by_side(both: _Compared, where: str, say: Say) -> Step:
             for name, title, values in zip(names, titles, both.weights, strict=True)
         ),
         say(
-            "The single head spreads a row over as much as {single:.1f} keys would take evenly, the others over"
-            " {least:.1f} to {most:.1f} of {n}.",
+            "As many even keys as a row is spread over, exp(H): {single:.1f} for the single head, {least:.1f} to"
+            " {most:.1f} for the others, of {n} keys.",
             single=float(span[0]),
             least=float(span[1:].min()),
             most=float(span[1:].max()),
@@ -89,15 +89,14 @@ def _difference(both: _Compared, where: str, say: Say) -> Step:
     divergence = between_heads(both.weights)
     head = axes.heads(both.n_heads, say, single=True)
     rows = entropy(both.weights).mean(-1)
+    column = Axis(say("entropy"), ("H",))
     return Step(
         say("What they do differently, {where}", where=where),
         _paragraph(divergence, rows, say),
         "JS(a, b) = ½ Σⱼ [aⱼ ln(aⱼ / mⱼ) + bⱼ ln(bⱼ / mⱼ)],  m = (a + b) / 2",
         (
             Matrix.of(f"{both.name}_divergence", say("divergence in nats"), divergence, head, head, "weights"),
-            Matrix.of(
-                f"{both.name}_entropy", say("entropy in nats, mean"), rows[:, None], head, Axis("", ("H",)), "numbers"
-            ),
+            Matrix.of(f"{both.name}_entropy", say("entropy in nats, mean"), rows[:, None], head, column, "numbers"),
         ),
         _apart(divergence, say),
     )
@@ -109,32 +108,40 @@ def _paragraph(divergence: Floats, rows: Floats, say: Say) -> str:
     near, far = int(to_single.argmin()), int(to_single.argmax())
     if to_single.max() < 1e-9:
         return say("All rows are equal, and one head sees all that the others see: there is nothing to tell apart.")
-    sharper = int((rows[1:] < rows[0]).sum())
     first = say(
-        "One head has one row of weights for each token, in which everything that it looks for must find a place. Several"
-        " heads have a row each. Head {near} is most like the single head (divergence {nearest:.3f}), head {far} least"
-        " ({farthest:.3f}).",
+        "One head has one row of weights for each token, in which everything that it looks for must find a place."
+        " Several heads have a row each. Head {near} is most like the single head (divergence {nearest:.3f}), head"
+        " {far} least ({farthest:.3f}).",
         near=near,
         nearest=float(to_single[near]),
         far=far,
         farthest=float(to_single[far]),
     )
-    second = say.many(
-        "{sharper} of {n} head is sharper than the single one, so that it picks out what the single head blends.",
-        "{sharper} of {n} heads are sharper than the single one: they pick out what the single head blends.",
-        len(to_single),
+    return f"{first} {_sharpness(int((rows[1:] < rows[0]).sum()), len(to_single), say)}"
+
+
+def _sharpness(sharper: int, n: int, say: Say) -> str:
+    if sharper == 0:
+        return say("All {n} heads spread wider than the single one: they keep in view what it lets go.", n=n)
+    if sharper == n:
+        return say("All {n} heads are sharper than the single one: they pick out what it blends.", n=n)
+    return say(
+        "Sharper than the single one are {sharper} of {n} heads, and pick out what it blends; the others spread wider,"
+        " and keep in view what it lets go.",
         sharper=sharper,
+        n=n,
     )
-    return f"{first} {second}"
 
 
 def _apart(divergence: Floats, say: Say) -> str:
     heads = divergence[1:, 1:]
     if len(heads) == 1:
         return say("There is one head only, and nothing to compare it with.")
+    if heads.max() == 0:
+        return say("No two heads differ.")
     one, other = (int(i) for i in np.unravel_index(heads.argmax(), heads.shape))
     return say(
-        "The two heads that differ most are {one} and {other}: {most:.3f}; the mean over all pairs of heads is {mean:.3f}.",
+        "The two heads that differ most are {one} and {other}: {most:.3f}; the mean over all pairs is {mean:.3f}.",
         one=min(one, other),
         other=max(one, other),
         most=float(heads.max()),
