@@ -29,14 +29,12 @@ def cost(setting: Setting, say: Say) -> tuple[Step, ...]:
                 " have as many numbers as one head of full width."
             ),
             "3 · h · d · (d/h) + d² = 4d²",
-            Matrix.of(
-                "parameters", say("parameters, d = {d_model}", d_model=D_MODEL), parameters, axis, count, "numbers"
-            ),
+            Matrix.of("parameters", say("parameters, d = {d}", d=D_MODEL), parameters, axis, count, "numbers"),
             say,
         ),
         _same(
             say("Matrix products"),
-            say("A narrow head's scores take less work each, in the measure in which there are more heads."),
+            say("The scores of a head that is 1/h as wide take 1/h of the work, and there are h heads."),
             "8 n d² + h · 4 n² (d/h) = 8 n d² + 4 n² d",
             Matrix.of("flops", say("FLOPs, n = {n}", n=n), flops, axis, count, "numbers"),
             say,
@@ -56,7 +54,7 @@ def cost(setting: Setting, say: Say) -> tuple[Step, ...]:
                 ),
             ),
             say(
-                "One head takes {one:.0f}, {n_heads} heads take {many:.0f}: {times:.0f} times as many, and few beside"
+                "One head takes {one:.0f}, {n_heads} heads take {many:.0f}: {times:.0f} times as many, but few beside"
                 " {flops:.0f} FLOPs.",
                 one=exponentials[0, 0],
                 n_heads=HEADS[-1],

@@ -7,7 +7,7 @@ from attnviz.attention import attention_weights, project_heads
 from attnviz.lessons import axes
 from attnviz.lessons.by_head import first_against_last, matrices_by_head
 from attnviz.lessons.inputs import Inputs, example_or_own, with_shared_projections
-from attnviz.lessons.lesson import Matrix, Setting, Step, tiny
+from attnviz.lessons.lesson import Matrix, Setting, Step
 from attnviz.lessons.measured import between_heads
 from attnviz.translation import Say
 
@@ -48,15 +48,15 @@ def _measured(name: str, weights: Array, own: Inputs, say: Say) -> Step:
     head = axes.heads(own.n_heads, say)
     apart = divergence[~np.eye(own.n_heads, dtype=bool)]
     if own.n_heads == 2:
-        notice = say("Between the two heads it is {value}.", value=_nats(float(apart[0])))
+        notice = say("Between the two heads it is {value:.4f}.", value=float(apart[0]))
     elif apart.size:
         notice = say(
-            "Between two different heads it is {least} at least and {most} at most.",
-            least=_nats(float(apart.min())),
-            most=_nats(float(apart.max())),
+            "Between two different heads it is {least:.4f} at least and {most:.4f} at most.",
+            least=float(apart.min()),
+            most=float(apart.max()),
         )
     else:
-        notice = say("A head is no distance from itself: {zero}.", zero=tiny(float(divergence[0, 0])))
+        notice = say("There is one head only, and nothing to compare it with.")
     return Step(
         say("How far apart"),
         say(
@@ -68,7 +68,3 @@ def _measured(name: str, weights: Array, own: Inputs, say: Say) -> Step:
         (Matrix.of(name, say("divergence in nats"), divergence, head, head, "weights"),),
         notice,
     )
-
-
-def _nats(value: float) -> str:
-    return f"{value:.4f}" if value >= 5e-5 else tiny(value)

@@ -39,8 +39,8 @@ def _projected(own: Inputs, say: Say) -> Step:
         "Q = E W_q,  K = E W_k,  V = E W_v",
         tuple(matrices),
         say(
-            "The embeddings are {n} × {d_model}, and so wide are queries, keys and values together for all heads:"
-            " {width} columns.",
+            "The embeddings are {n} × {d_model}; queries, keys and values have {width} columns, for all heads"
+            " together.",
             n=len(own.labels),
             d_model=own.d_model,
             width=p.w_q.shape[-1],
@@ -60,7 +60,7 @@ def _split(own: Inputs, n_heads: int, say: Say) -> list[Step]:
             say("Each head takes its own columns of Q, K and V, and makes scores of them alone."),
             "S_h = Q_h K_hᵀ / √d_head",
             matrices_by_head(f"scores_{{head}}_of_{n_heads}", scaled_scores(q, k), query, key, say, "signed"),
-            say("{width} columns among {n_heads}: d_head = {d_head}.", **sizes),
+            say("{width} columns for h = {n_heads} make d_head = {d_head}.", **sizes),
         ),
         Step(
             say.many("Attend: {n} head", "Attend: {n} heads", n_heads),

@@ -104,6 +104,9 @@ class Setting:
     """What takes the time, where a lesson is to measure it."""
 
 
+_POWERS = (1e-12, 1e-9, 1e-6, 1e-3, 1.0)
+
+
 def numbers(values: Array, digits: int = 3) -> str:
     """Numbers for a sentence.
 
@@ -114,13 +117,13 @@ def numbers(values: Array, digits: int = 3) -> str:
     return ", ".join(f"{value:.{digits}f}" for value in to_numpy(values).ravel().tolist())
 
 
-def tiny(value: float) -> str:
-    """A difference that may be nothing but rounding.
+def bound(value: float) -> str:
+    """A round number above a difference: what is nothing but rounding is not the same on every machine.
 
-    >>> tiny(0.0), tiny(2.2e-16)
-    ('0', '2e-16')
+    >>> bound(0.0), bound(2.2e-16), bound(4e-8), bound(0.5)
+    ('1e-12', '1e-12', '1e-06', '1')
     """
-    return f"{value:.0e}" if value else "0"
+    return f"{next((power for power in _POWERS if value < power), value):.0e}".replace("1e+00", "1")
 
 
 def counted(n: int, prefix: str = "") -> tuple[str, ...]:

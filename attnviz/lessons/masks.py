@@ -90,12 +90,11 @@ def _window(own: Inputs, say: Say) -> Step:
             _matrix("window_weights", say("window {window}", window=WINDOW), own, weights, say),
             _matrix("causal_window_weights", say("causal, window {window}", window=WINDOW), own, both, say),
         ),
-        say.many(
-            "Causal and in the window, {token}, the last, sees {n} of {all} tokens.",
-            "Causal and in the window, {token}, the last, sees {n} of {all} tokens.",
-            allowed,
+        say(
+            "Causal and in the window, {token}, the last, sees {seen} of {n} tokens.",
             token=visible(own.labels[-1]),
-            all=len(own.labels),
+            seen=allowed,
+            n=len(own.labels),
         ),
     )
 

@@ -11,7 +11,7 @@ from attnviz.lazy import function
 from attnviz.lessons import axes
 from attnviz.lessons.by_head import first_against_last, matrices_by_head
 from attnviz.lessons.inputs import EXAMPLE, Inputs, of_text, own_or
-from attnviz.lessons.lesson import Matrix, Setting, Step, largest_difference, tiny
+from attnviz.lessons.lesson import Matrix, Setting, Step, bound, largest_difference
 from attnviz.sources.modules import open_module
 from attnviz.translation import Say
 
@@ -116,7 +116,7 @@ def _split(run: _Run, say: Say) -> Step:
             for head in range(own.n_heads)
         ),
         say(
-            "Of {width} columns {n_heads} heads have {d_head} each: {n} × {width} becomes {n_heads} × {n} × {d_head}.",
+            "With h = {n_heads}, {n} × {width} becomes {n_heads} × {n} × {d_head}.",
             width=run.width,
             n_heads=own.n_heads,
             d_head=d_head,
@@ -156,7 +156,7 @@ def _combine(run: _Run, say: Say) -> Step:
             ),
         ),
         say(
-            "What comes out is {n} × {d_out}, and went in as {n} × {d_model}.",
+            "What went in as {n} × {d_model} comes out as {n} × {d_out}.",
             n=len(own.labels),
             d_out=run.result.output.shape[-1],
             d_model=own.d_model,
@@ -179,8 +179,8 @@ def _against_torch(run: _Run, say: Say) -> Step:
             Matrix.of("torch_output", say("output"), output, token, axes.dimensions(output.shape[-1], say)),
         ),
         say(
-            "The weights differ by {weights} at most, the outputs by {output}.",
-            weights=tiny(largest_difference(weights, run.result.weights)),
-            output=tiny(largest_difference(output, run.result.output)),
+            "The weights differ by less than {weights}, the outputs by less than {output}.",
+            weights=bound(largest_difference(weights, run.result.weights)),
+            output=bound(largest_difference(output, run.result.output)),
         ),
     )

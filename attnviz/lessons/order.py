@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnviz.arrays import Array, namespace
+from attnviz.arrays import Array
 from attnviz.attention import MultiHead, multi_head_attention
 from attnviz.lessons import axes
 from attnviz.lessons.inputs import own_or
-from attnviz.lessons.lesson import Matrix, Setting, Step, largest_difference, tiny
+from attnviz.lessons.lesson import Matrix, Setting, Step, bound, largest_difference
 from attnviz.positions import sinusoidal
 from attnviz.tokens import visible
 from attnviz.translation import Say
@@ -36,12 +36,12 @@ class _Pair:
 
     def gap(self) -> float:
         """How far the second sentence's weights are from the first's, moved about in the same way."""
-        moved = _picked(_picked(self.first.weights, self.order, -2), self.order, -1)
+        moved = _rows(self.first.weights, self.order)[..., list(self.order)]
         return largest_difference(moved, self.second.weights)
 
     def output_gap(self) -> float:
         """The same of the outputs."""
-        return largest_difference(_picked(self.first.output, self.order, -2), self.second.output)
+        return largest_difference(_rows(self.first.output, self.order), self.second.output)
 
 
 def order(setting: Setting, say: Say) -> tuple[Step, ...]:
@@ -50,7 +50,7 @@ def order(setting: Setting, say: Say) -> tuple[Step, ...]:
     example = setting.text is None and setting.embeddings is None
     moved = SWAPPED if example else tuple(reversed(range(len(own.labels))))
     places = setting.placing(np.arange(len(own.labels), dtype=np.float64))
-    x, other = own.x, _picked(own.x, moved, 0)
+    x, other = own.x, _rows(own.x, moved)
 
     def pair(added: Array | float) -> _Pair:
         attended = (multi_head_attention(one + added, own.projections, own.n_heads) for one in (x, other))
@@ -60,9 +60,8 @@ def order(setting: Setting, say: Say) -> tuple[Step, ...]:
     return _without(plain, say), _outputs(plain, say), _with(pair(sinusoidal(places, own.d_model)), say)
 
 
-def _picked(x: Array, order: Sequence[int], axis: int) -> Array:
-    xp = namespace(x)
-    return xp.take(x, xp.asarray(order, device=x.device), axis=axis)
+def _rows(x: Array, order: Sequence[int]) -> Array:
+    return x[..., list(order), :]
 
 
 def _panels(name: str, pair: _Pair, say: Say) -> tuple[Matrix, Matrix]:
@@ -93,9 +92,9 @@ def _without(pair: _Pair, say: Say) -> Step:
         "A(PX) = P A(X) Pᵀ",
         _panels("plain", pair, say),
         say(
-            "Put back in order, the weights of both sentences differ by {difference} at most: to attention they are one"
-            " sentence.",
-            difference=tiny(pair.gap()),
+            "Put back in order, the weights of both sentences differ by less than {difference}: to attention they are"
+            " one sentence.",
+            difference=bound(pair.gap()),
         ),
     )
 
@@ -111,8 +110,8 @@ def _outputs(pair: _Pair, say: Say) -> Step:
             Matrix.of("output_second", say("output"), pair.second.output, axes.tokens(pair.moved_labels, say), width),
         ),
         say(
-            "Word for word, the outputs of both sentences differ by {difference} at most.",
-            difference=tiny(pair.output_gap()),
+            "Word for word, the outputs of both sentences differ by less than {difference}.",
+            difference=bound(pair.output_gap()),
         ),
     )
 
@@ -122,7 +121,7 @@ def _with(pair: _Pair, say: Say) -> Step:
         notice = say("In that order it is the same sentence: there is nothing to tell apart.")
     else:
         notice = say(
-            "Put back in order, the weights now differ by up to {difference:.3f}: the two sentences are two.",
+            "Put back in order, the weights now differ by up to {difference:.3f}: attention tells the sentences apart.",
             difference=pair.gap(),
         )
     return Step(

@@ -19,7 +19,7 @@ def parallel(setting: Setting, say: Say) -> tuple[Step, ...]:
     if setting.text is not None:
         own = len(of_text(setting.text, setting, d_model=D_MODEL, n_heads=1).labels)
         lengths = tuple(sorted({own, *LENGTHS}))
-    rows = np.array([_counted(n, setting.seed) for n in lengths])
+    rows = np.array([_counted(n, setting.seed) for n in lengths], np.float64)
     axis = Axis(say("tokens"), tuple(map(str, lengths)))
     steps = (_waiting(rows[:, :2], lengths, axis, say), _work(rows[:, 2:], lengths, axis, say))
     return steps if setting.timer is None else (*steps, _timed(setting.timer, setting.seed, lengths, axis, say))
@@ -76,8 +76,8 @@ def _work(flops: Doubles, lengths: tuple[int, ...], axis: Axis, say: Say) -> Ste
         "4 n d²  /  4 n² d",
         (Matrix.of("flops", say("FLOPs, d = {d_model}", d_model=D_MODEL), flops, axis, _sides(say), "numbers"),),
         say(
-            "From {n} to {more} tokens the work of the recurrence grows {recurrent:.0f} times, that of attention"
-            " {attending:.0f} times.",
+            "From {n} to {more} tokens the work of the recurrence grows {recurrent:.0f}-fold, that of attention"
+            " {attending:.0f}-fold.",
             n=lengths[-2],
             more=lengths[-1],
             recurrent=recurrent,
@@ -98,9 +98,9 @@ def _timed(timer: Timer, seed: int, lengths: tuple[int, ...], axis: Axis, say: S
         f"t(n) / t({lengths[0]})",
         (Matrix.of("time_ratio", say("time, as a ratio"), ratios, axis, _sides(say), "numbers"),),
         say(
-            "{times} times as many tokens take the recurrence {recurrent:.1f} times as long, attention"
+            "{times:g} times as many tokens take the recurrence {recurrent:.1f} times as long, attention"
             " {attending:.1f} times.",
-            times=f"{lengths[-1] / lengths[0]:g}",
+            times=lengths[-1] / lengths[0],
             recurrent=ratios[-1, 0],
             attending=ratios[-1, 1],
         ),

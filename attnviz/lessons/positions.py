@@ -5,7 +5,7 @@ import numpy as np
 from attnviz.arrays import Array, Floats
 from attnviz.lessons import axes
 from attnviz.lessons.inputs import of_text
-from attnviz.lessons.lesson import Axis, Matrix, Setting, Step, counted, largest_difference, numbers, tiny
+from attnviz.lessons.lesson import Axis, Matrix, Setting, Step, bound, counted, largest_difference, numbers
 from attnviz.positions import position_table, sinusoidal, turned
 from attnviz.tokens import visible
 from attnviz.translation import Say
@@ -89,8 +89,8 @@ def _rotation(places: Array, labels: tuple[str, ...], say: Say) -> Step:
     return Step(
         say("Moving on is a rotation"),
         say(
-            "Each pair of columns is a point on a circle, and {k} positions on it is the same point turned by an angle"
-            " that does not depend on where it was. So a matrix can learn to look {k} places away.",
+            "Each pair of columns is a point on a circle. The point {k} positions on is the same one turned by an"
+            " angle that does not depend on the position, so that a matrix can learn to look {k} places away.",
             k=ON,
         ),
         "PE(pos + k) = R_k PE(pos)",
@@ -100,9 +100,9 @@ def _rotation(places: Array, labels: tuple[str, ...], say: Say) -> Step:
             Matrix.of("later", say("PE(pos + k)"), later, rows, column),
         ),
         say(
-            "The largest difference between the turned encodings and those {k} positions on is {difference}.",
+            "The turned encodings differ from those {k} positions on by less than {difference}.",
             k=ON,
-            difference=tiny(largest_difference(moved, later)),
+            difference=bound(largest_difference(moved, later)),
         ),
     )
 

@@ -118,7 +118,7 @@ def _saturating(drawn: _Drawn, widths: Axis, both: Axis, n_keys: int, say: Say) 
         ),
         say(
             "At d_k = {width} the largest weight is {undivided:.2f} on average, and {divided:.2f} with the division;"
-            " the entropy is {narrow:.2f} against {wide:.2f} nats, and {most:.2f} would be even.",
+            " the entropy is {narrow:.2f} against {wide:.2f} nats, of {most:.2f} where all weights are even.",
             width=SAID,
             **values,
         ),

@@ -3,7 +3,7 @@
 from attnviz.attention import MultiHead, multi_head_attention
 from attnviz.lessons import axes
 from attnviz.lessons.inputs import of_text
-from attnviz.lessons.lesson import Axis, Matrix, Setting, Step, highest, largest_difference, tiny
+from attnviz.lessons.lesson import Axis, Matrix, Setting, Step, bound, highest, largest_difference
 from attnviz.tokens import visible
 from attnviz.translation import Say
 
@@ -29,8 +29,8 @@ def self_and_cross(setting: Setting, say: Say) -> tuple[Step, ...]:
             "Y = X",
             (Matrix.of("again_weights", say("weights with Y = X"), again.weights[0], query, key, "weights"),),
             say(
-                "The largest difference from the weights of self-attention is {difference}.",
-                difference=tiny(largest_difference(again.weights, own.weights)),
+                "They differ from the weights of self-attention by less than {difference}.",
+                difference=bound(largest_difference(again.weights, own.weights)),
             ),
         ),
     )

@@ -75,8 +75,8 @@ def _side_by_side(both: _Compared, where: str, say: Say) -> Step:
             for name, title, values in zip(names, titles, both.weights, strict=True)
         ),
         say(
-            "As many even keys as a row is spread over, exp(H): {single:.1f} for the single head, {least:.1f} to"
-            " {most:.1f} for the others, of {n} keys.",
+            "exp(H) says over how many keys a row is spread: {single:.1f} for the single head, {least:.1f} to"
+            " {most:.1f} for the others, of {n}.",
             single=float(span[0]),
             least=float(span[1:].min()),
             most=float(span[1:].max()),
@@ -126,7 +126,7 @@ def _sharpness(sharper: int, n: int, say: Say) -> str:
     if sharper == n:
         return say("All {n} heads are sharper than the single one: they pick out what it blends.", n=n)
     return say(
-        "Sharper than the single one are {sharper} of {n} heads, and pick out what it blends; the others spread wider,"
+        "Of {n} heads, {sharper} are sharper than the single one and pick out what it blends; the rest spread wider"
         " and keep in view what it lets go.",
         sharper=sharper,
         n=n,
