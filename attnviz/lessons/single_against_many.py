@@ -125,11 +125,13 @@ def _sharpness(sharper: int, n: int, say: Say) -> str:
         return say("All {n} heads spread wider than the single one: they keep in view what it lets go.", n=n)
     if sharper == n:
         return say("All {n} heads are sharper than the single one: they pick out what it blends.", n=n)
-    return say(
-        "Of {n} heads, {sharper} are sharper than the single one and pick out what it blends; the rest spread wider"
-        " and keep in view what it lets go.",
-        sharper=sharper,
-        n=n,
+    return say.many(
+        "Of {heads} heads, {n} is sharper than the single one and picks out what it blends; the rest spread wider and"
+        " keep in view what it lets go.",
+        "Of {heads} heads, {n} are sharper than the single one and pick out what it blends; the rest spread wider and"
+        " keep in view what it lets go.",
+        sharper,
+        heads=n,
     )
 
 
