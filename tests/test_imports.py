@@ -9,12 +9,16 @@ PACKAGE = Path(__file__).parent.parent / "attnviz"
 HEAVY = ("torch", "transformers", "matplotlib", "PIL", "tokenizers", "safetensors", "numpy", "rich", "typer")
 
 GROUPS = {
-    "base": ("_version", "arrays", "backend", "errors", "files", "lazy", "memory", "near", "threads", "torch_place"),
+    "base": (
+        "_version", "arrays", "backend", "errors", "files", "lazy", "memory", "near", "threads", "torch_place",
+        "translation",
+    ),  # fmt: skip
     "maths": ("activations", "attention", "positions", "tokens"),
     "maps": ("maps",),
     "records": ("heatmap", "schema", "select"),
     "collect": ("align", "check", "collect", "compare", "faults", "measures", "reduce", "words"),
     "sources": ("sources",),
+    "lessons": ("lessons",),
     "render": ("render",),
     "boards": ("boards",),
     "api": ("api",),
@@ -30,10 +34,11 @@ MAY_IMPORT = {
     "records": {"base", "maths", "maps"},
     "collect": {"base", "maths", "maps", "records", "collect"},
     "sources": {"base", "maths", "maps", "records", "sources"},
+    "lessons": {"base", "maths", "maps", "records", "sources", "lessons"},
     "render": {"base", "maths", "maps", "records", "render"},
     "boards": {"base", "maths", "maps", "records", "collect", "render", "boards"},
     "api": {"base", "maths", "maps", "records", "collect", "sources", "render"},
-    "cli": {"base", "maths", "maps", "records", "collect", "sources", "render", "boards", "cli"},
+    "cli": {"base", "maths", "maps", "records", "collect", "sources", "lessons", "render", "boards", "cli"},
     "front": {"base", "maths", "maps", "sources", "api", "cli"},
 }
 
@@ -104,6 +109,7 @@ def test_the_package_alone_loads_nothing_heavy() -> None:
         ("attnviz.attend('The cat', model='scratch').save('FOLDER/a.json')", {"numpy"}),
         ("attnviz.attend('The cat', model='scratch').save('FOLDER/a.npz')", {"numpy"}),
         ("attnviz.load", {"numpy"}),
+        ("from attnviz.lessons.registry import run_lesson; run_lesson('heads')", {"numpy"}),
         ("import attnviz.render, attnviz.sources.registry, attnviz.select", {"numpy"}),
     ],
 )

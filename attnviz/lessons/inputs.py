@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from attnviz.arrays import Array, namespace
-from attnviz.attention import Projections
+from attnviz.attention import Projections, heads_message
 from attnviz.errors import RequestError
 from attnviz.lessons.lesson import Setting, counted
 from attnviz.sources.embeddings import open_embeddings
@@ -41,13 +41,16 @@ def example_of_four(setting: Setting) -> Inputs:
     W_q, W_k and W_v are drawn in that order from a standard normal distribution.
     """
     x = np.array([[1.0, 0.0, 0.0, 0.0], [0.9, 0.1, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
+    n_heads = 2 if setting.n_heads is None else setting.n_heads
+    if n_heads < 1 or x.shape[1] % n_heads:
+        raise RequestError(heads_message(x.shape[1], n_heads))
     rng = np.random.default_rng(setting.seed)
     matrices = (rng.normal(0, 1, (4, 4)) for _ in range(3))
     return Inputs(
         counted(4, "e"),
         setting.placing(x),
         Projections(*(setting.placing(matrix) for matrix in matrices)),
-        setting.n_heads or 2,
+        n_heads,
     )
 
 
@@ -70,7 +73,8 @@ def own_or(example: str, setting: Setting, *, d_model: int, n_heads: int, positi
     if setting.embeddings is not None:
         return _from_file(setting.embeddings, setting)
     text = example if setting.text is None else setting.text
-    return of_text(text, setting, d_model=d_model, n_heads=setting.n_heads or n_heads, positions=positions)
+    wanted = n_heads if setting.n_heads is None else setting.n_heads
+    return of_text(text, setting, d_model=d_model, n_heads=wanted, positions=positions)
 
 
 def of_text(text: str, setting: Setting, *, d_model: int, n_heads: int, positions: bool = True) -> Inputs:

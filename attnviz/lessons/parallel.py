@@ -54,7 +54,7 @@ def _waiting(steps: Doubles, lengths: tuple[int, ...], axis: Axis, say: Say) -> 
             " longest chain of matrix products of which each waits for the one before."
         ),
         "h_t = tanh(x_t W + h_{t−1} U)  /  softmax(QKᵀ / √d) V W_o",
-        (Matrix.of("steps", say("steps in a row"), steps, axis, _sides(say), "numbers"),),
+        (Matrix.of("steps_in_a_row", say("steps in a row"), steps, axis, _sides(say), "numbers"),),
         say(
             "Over {n} tokens the recurrence waits {recurrent:.0f} times, attention {attending:.0f}: the first number"
             " is n, the second the same at every length.",

@@ -13,6 +13,7 @@ from attnviz.errors import AttnvizError, RequestError
 from attnviz.lazy import function
 from attnviz.lessons.lesson import Lesson, Setting
 from attnviz.maps import Provenance
+from attnviz.sources.scratch import check_seed
 from attnviz.translation import Say, mark, translator
 
 
@@ -108,6 +109,7 @@ def run_lesson(name: str, setting: Setting | None = None, say: Say | None = None
     entry = _entry(name)
     setting, say = setting or Setting(), say or translator("en")
     _refuse_useless(name, entry, setting)
+    check_seed(setting.seed)
     setting = replace(setting, placing=_in_doubles(setting.placing))
     with quiet(np):
         steps = function(entry.steps)(setting, say)
@@ -124,7 +126,9 @@ def run_lesson(name: str, setting: Setting | None = None, say: Say | None = None
 def _entry(name: str) -> Entry:
     if name in LESSONS:
         return LESSONS[name]
-    near = get_close_matches(name.lower().replace("_", "-").replace(" ", "-"), LESSONS, n=1)
+    typed = name.lower().replace("_", "-").replace(" ", "-")
+    begun = [one for one in LESSONS if typed and one.startswith(typed)]
+    near = begun or get_close_matches(typed, LESSONS, n=1)
     meant = f"; did you mean {near[0]}?" if near else f": the lessons are {', '.join(LESSONS)}"
     raise RequestError(f"no lesson {name!r}{meant}")
 
