@@ -1,5 +1,6 @@
 """Every lesson, whatever it is run on: what holds for all of them."""
 
+import hashlib
 import json
 from functools import cache
 from pathlib import Path
@@ -9,12 +10,13 @@ import numpy as np
 import pytest
 
 from attnviz.backend import NUMPY, placing
-from attnviz.errors import AttnvizError, RequestError
+from attnviz.errors import RequestError
 from attnviz.lazy import function
 from attnviz.lessons.export import to_fields, to_plain
 from attnviz.lessons.inputs import MAX_TOKENS
 from attnviz.lessons.lesson import Axis, Lesson, Matrix, Setting
 from attnviz.lessons.registry import LESSONS, run_lesson
+from attnviz.render.panels import describe
 from attnviz.translation import translator
 
 SAMPLES = Path(__file__).parent.parent / "sample_inputs"
@@ -169,8 +171,12 @@ def test_the_provenance_says_what_was_asked_for_and_no_path() -> None:
     lesson = run("module", module=SAMPLES / "module.safetensors", n_heads=2, text=DOG, seed=5)
     assert lesson.provenance["module"] == "module.safetensors"
     assert (lesson.provenance["n_heads"], lesson.provenance["text"], lesson.provenance["seed"]) == (2, DOG, 5)
+    digest = hashlib.sha256((SAMPLES / "module.safetensors").read_bytes()).hexdigest()
+    assert lesson.provenance["module_sha256"] == digest
     assert "embeddings" not in lesson.provenance
-    assert run("query-row").provenance["model"] == "minilm"
+    assert "bundled minilm" in describe(run("query-row").provenance)
+    assert describe(lesson.provenance).startswith("attnviz 0.1.0 · lesson module, module module.safet,")
+    assert "bundled" not in run("heads").provenance
     assert run("heads").provenance["dtype"] == "float64"
 
 
@@ -250,7 +256,7 @@ def test_a_negative_seed_is_refused(name: str) -> None:
 
 def test_numbers_that_overflow_are_said(tmp_path: Path) -> None:
     np.savez(tmp_path / "big.npz", embeddings=np.full((3, 4), 1e200))
-    with pytest.raises(AttnvizError, match="the numbers overflow float64"):
+    with pytest.raises(RequestError, match="the numbers overflow float64"):
         run("heads", embeddings=tmp_path / "big.npz")
 
 
@@ -270,5 +276,7 @@ def test_time_is_taken_with_the_timer_that_is_given() -> None:
     timed = lesson.steps[-1]
     assert timed.matrices[0].name == "time_ratio"
     assert np.array_equal(timed.matrices[0].values, np.ones((3, 2)))  # every run takes as long with such a timer
+    stopped = run("parallel", timer=float)  # which always says 0
+    assert np.array_equal(stopped.steps[-1].matrices[0].values, np.ones((3, 2)))
     assert len(run("parallel").steps) == len(lesson.steps) - 1
     assert run("parallel", placing=NUMPY, timer=None).steps[-1].matrices[0].name == "flops"

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import unicodedata
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import array_api_strict
@@ -14,10 +15,12 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from attnviz.backend import Placing
+from attnviz.attention import Rule
+from attnviz.backend import Placing, placing
 from attnviz.errors import AttnvizError, RequestError
-from attnviz.maps import AttentionMap
+from attnviz.maps import AttentionMap, AttentionRecord
 from attnviz.positions import sinusoidal
+from attnviz.sources.saved import load
 from attnviz.sources.scratch import Scratch, ScratchOptions, open_scratch, split_words
 
 TEXT = "the cat sat on the mat"
@@ -356,3 +359,68 @@ def test_a_word_begins_and_ends_with_a_letter_or_is_one_mark(text: str) -> None:
 def test_many_marks_are_split_in_good_time() -> None:
     assert len(split_words("a" + "\u0301" * 50_000 + "b")) == 1
     assert len(split_words("👍" + "\u0301" * 50_000 + "b" * 50_000)) == 2
+
+
+# cross-attention
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_the_target_attends_to_the_source(backend: str) -> None:
+    options = ScratchOptions(n_heads=3, d_model=15, seed=2)
+    run = Scratch(options, placing(backend)).prepare_cross(source="the cat sat on mats", target="o gato")
+    (one,) = run.maps([0], single=True, output=True)
+    assert (one.kind, one.stack, one.heads) == ("cross", "encoder", ("single", 0, 1, 2))
+    assert one.query.text == run.tokens.text == ("o", "gato")
+    assert one.key.text == run.key_tokens.text == ("the", "cat", "sat", "on", "mats")
+    model = Scratch(options)
+    x, y = (model.embeddings(tokens).astype(np.float64) for tokens in (run.tokens, run.key_tokens))
+    p = model.projections()
+    q, k, v = x @ p.w_q, y @ p.w_k, y @ p.w_v
+    assert one.output is not None
+    assert np.abs(one.rows(0, 2)[0] - softmax(q @ k.T / 15**0.5)).max() < 1e-6
+    for head in range(3):
+        columns = slice(5 * head, 5 * head + 5)
+        expected = softmax(q[:, columns] @ k[:, columns].T / 5**0.5)
+        assert np.abs(one.rows(0, 2)[head + 1] - expected).max() < 1e-6
+        assert np.abs(one.output[:, columns] - expected @ v[:, columns]).max() < 1e-5
+
+
+def test_cross_attention_of_a_text_with_itself_has_the_numbers_of_self_attention() -> None:
+    model = Scratch(ScratchOptions())
+    (crossed,), (own,) = (
+        model.prepare_cross(TEXT, TEXT).maps([0], output=True),
+        model.prepare(TEXT).maps([0], output=True),
+    )
+    assert (crossed.kind, own.kind) == ("cross", "self")
+    assert np.array_equal(crossed.rows(0, 6), own.rows(0, 6))
+    assert np.array_equal(np.asarray(crossed.output), np.asarray(own.output))
+    assert list(model.prepare_cross("a", "b").maps([1])) == []
+
+
+def test_masks_of_cross_attention_have_a_row_for_each_target_token() -> None:
+    run = Scratch(ScratchOptions()).prepare_cross("a b c", "d e")
+    (one,) = run.maps([0], rule=Rule(mask=np.array([[True, False, False], [False, False, False]])))
+    assert np.array_equal(one.rows(0, 2), np.broadcast_to([[1.0, 0, 0], [0, 0, 0]], (4, 2, 3)))
+    with pytest.raises(RequestError, match="the mask is 3 × 2, but there are 2 queries and 3 keys"):
+        list(run.maps([0], rule=Rule(mask=np.ones((3, 2), bool))))
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "said"), [(" ", "a", "the source is empty"), ("a", "", "the target is empty")]
+)
+def test_cross_attention_without_a_text_is_refused(source: str, target: str, said: str) -> None:
+    with pytest.raises(RequestError, match=said):
+        Scratch(ScratchOptions()).prepare_cross(source, target)
+
+
+@pytest.mark.parametrize("suffix", ["json", "npz", "png", "txt"])
+def test_a_record_of_cross_attention_can_be_written(suffix: str, tmp_path: Path) -> None:
+    model = Scratch(ScratchOptions())
+    run = model.prepare_cross("the cat sat", "o gato")
+    provenance = {**model.provenance, "text": "o gato", "source_text": "the cat sat"}
+    record = AttentionRecord(tuple(run.maps([0], output=True)), provenance)
+    record.save(tmp_path / f"cross.{suffix}")
+    if suffix in ("json", "npz"):
+        back = load(tmp_path / f"cross.{suffix}")
+        assert np.array_equal(back.weights, record.weights)
+        assert back.maps[0].kind == "cross"

@@ -16,7 +16,7 @@ WINDOW = 2
 
 def masks(setting: Setting, say: Say) -> tuple[Step, ...]:
     """The same attention under each rule; head 0 is shown."""
-    own = example_or_own(setting, d_model=16, n_heads=2)
+    own = example_or_own(setting, d_model=8, n_heads=2)
     n = len(own.labels)
     after, before = _padded(own, last=True), _padded(own, last=False)
     keep_first, keep_last = (setting.placing(np.arange(n + 1) != place) for place in (n, 0))

@@ -46,7 +46,7 @@ class _Pair:
 
 def order(setting: Setting, say: Say) -> tuple[Step, ...]:
     """A sentence and its words in another order, without positions and with them."""
-    own = own_or(SENTENCE, setting, d_model=16, n_heads=1, positions=False)
+    own = own_or(SENTENCE, setting, d_model=8, n_heads=1, positions=False)
     example = setting.text is None and setting.embeddings is None
     moved = SWAPPED if example else tuple(reversed(range(len(own.labels))))
     places = setting.placing(np.arange(len(own.labels), dtype=np.float64))

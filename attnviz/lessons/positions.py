@@ -10,7 +10,7 @@ from attnviz.positions import position_table, sinusoidal, turned
 from attnviz.tokens import visible
 from attnviz.translation import Say
 
-D_MODEL, WIDE, LENGTH, ON = 4, 16, 32, 3
+D_MODEL, WIDE, LENGTH, ON = 4, 8, 24, 3
 
 
 def positions(setting: Setting, say: Say) -> tuple[Step, ...]:

@@ -3,16 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from pathlib import Path
 
 import numpy as np
 
 from attnviz._version import __version__
 from attnviz.arrays import quiet
 from attnviz.backend import Placing, placing
-from attnviz.errors import AttnvizError, RequestError
+from attnviz.errors import RequestError
 from attnviz.lazy import function
 from attnviz.lessons.lesson import Lesson, Setting
-from attnviz.maps import Provenance
+from attnviz.maps import Provenance, Value
+from attnviz.sources.datafiles import sha256_of
+from attnviz.sources.registry import DEFAULT_MODEL
 from attnviz.sources.scratch import check_seed
 from attnviz.translation import Say, mark, translator
 
@@ -70,22 +73,19 @@ LESSONS: Mapping[str, Entry] = {
     ),
     "positions": Entry(mark("Sinusoidal positions"), f"{_HOME}.positions:positions"),
     "order": Entry(mark("Attention does not see the order of words"), f"{_HOME}.order:order", _VECTORS),
-    "parallel": Entry(
-        mark("Why attention runs in parallel, and what it costs"), f"{_HOME}.parallel:parallel", ("timer",)
-    ),
+    "parallel": Entry(mark("Why attention runs in parallel, and what it costs"), f"{_HOME}.parallel:parallel"),
     "cost": Entry(mark("Many narrow heads cost as much as one wide head"), f"{_HOME}.cost:cost"),
     "masks": Entry(mark("Masks: what a token may attend to"), f"{_HOME}.masks:masks", _VECTORS),
 }
 """The lessons, in the order in which they build on each other."""
 
 _TYPED = {
-    "source": "a text to attend to",
+    "source": "--source",
     "query": "--query",
     "embeddings": "--embeddings",
-    "module": "a module's file",
+    "module": "--module",
     "n_heads": "--n-heads",
     "shared_projections": "--shared-projections",
-    "timer": "a timer",
 }
 """What each field of `Setting` is called by who sets it."""
 
@@ -117,7 +117,7 @@ def run_lesson(name: str, setting: Setting | None = None, say: Say | None = None
     for matrix in lesson.matrices:
         if not np.isfinite(matrix.values).all():
             dtype = setting.placing.dtype
-            raise AttnvizError(
+            raise RequestError(
                 f"{matrix.name}: the numbers overflow {dtype}: scale them down, or choose a wider --dtype"
             )
     return lesson
@@ -137,7 +137,7 @@ def _refuse_useless(name: str, entry: Entry, setting: Setting) -> None:
     """Nothing that is said is ignored: refuse what the lesson has no use for."""
     unset = Setting()
     for field, typed in _TYPED.items():
-        if field != "timer" and field not in entry.takes and getattr(setting, field) != getattr(unset, field):
+        if field not in entry.takes and getattr(setting, field) != getattr(unset, field):
             takers = ", ".join(one for one, other in LESSONS.items() if field in other.takes)
             raise RequestError(f"lesson {name} has no use for {typed}: leave it out; it is for {takers}")
     if setting.text is not None and setting.embeddings is not None:
@@ -150,22 +150,19 @@ def _in_doubles(where: Placing) -> Placing:
 
 
 def _provenance(name: str, entry: Entry, setting: Setting) -> Provenance:
-    unset = replace(Setting(), placing=setting.placing, timer=setting.timer)
-    said = {}
-    for field in ("text", "source", "query", "embeddings", "module", "n_heads", "shared_projections"):
+    """What makes the same numbers again; files by their names."""
+    unset = Setting()
+    said: dict[str, Value] = {}
+    for field in ("text", *_TYPED):
         value = getattr(setting, field)
-        if value != getattr(unset, field):
-            said[field] = value.name if field in ("embeddings", "module") else value
+        if isinstance(value, Path):
+            said |= {field: value.name, f"{field}_sha256": sha256_of(value)}
+        elif value != getattr(unset, field):
+            said[field] = value
     model = {}
     if entry.bundled:
         from attnviz.sources.encoder import MINILM_SHA256  # noqa: PLC0415 (these lessons have imported it)
 
-        model = {"model": "minilm", "model_sha256": MINILM_SHA256}
-    return {
-        "attnviz": __version__,
-        "lesson": name,
-        **said,
-        "seed": setting.seed,
-        **model,
-        **setting.placing.provenance(),
-    }
+        model = {"bundled": DEFAULT_MODEL, "bundled_sha256": MINILM_SHA256}
+    origin = {"attnviz": __version__, "source": "lesson", "model": f"lesson {name}"}
+    return {**origin, **said, "seed": setting.seed, **model, **setting.placing.provenance()}
