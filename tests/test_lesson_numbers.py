@@ -11,7 +11,7 @@ import torch
 
 from attnviz.attention import Projections, multi_head_attention
 from attnviz.backend import NUMPY, Placing, placing
-from attnviz.lessons.counted import Tally, attention, recurrence
+from attnviz.lessons.counted import Tally, attention, joined, recurrence
 from attnviz.lessons.lesson import Lesson, Setting
 from attnviz.lessons.measured import between_heads, entropy, jacobian_size, jensen_shannon
 from attnviz.lessons.registry import run_lesson
@@ -150,9 +150,10 @@ def test_entropy_and_largest_weight_are_those_of_the_draws() -> None:
 
 def test_the_size_of_the_gradient_is_that_of_torchs_jacobian() -> None:
     scores = torch.tensor([[0.3, -1.2, 2.0, 0.0, 4.0], [9.0, -9.0, 1.0, 0.5, 0.2]], dtype=torch.float64)
-    for row in scores:
-        jacobian = torch.func.jacrev(lambda s: s.softmax(-1))(row)
-        assert abs(jacobian_size(row.softmax(-1)) - float(jacobian.norm())) < 1e-12
+    for row in scores.requires_grad_():
+        weights = row.softmax(-1)
+        jacobian = torch.stack([torch.autograd.grad(one, row, retain_graph=True)[0] for one in weights])
+        assert abs(jacobian_size(weights) - float(jacobian.norm())) < 1e-12
 
 
 def test_with_one_key_nothing_can_be_chosen() -> None:
@@ -385,6 +386,14 @@ def test_what_is_counted_is_what_is_computed() -> None:
     counted = recurrence(Tally().given(x), matrices[0], matrices[1])
     assert np.abs(counted.values - states).max() < 1e-12
     assert counted.depth == 5
+
+
+def test_a_product_waits_for_the_later_of_its_factors() -> None:
+    start = Tally().given(np.eye(2))
+    once = start @ start
+    assert ((start @ once).depth, (once @ start).depth, (once @ once).depth) == (2, 2, 2)
+    assert ((start + once).depth, (once + start).depth) == (1, 1)
+    assert joined([start, once, start], axis=0).depth == 1
 
 
 # cost
