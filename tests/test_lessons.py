@@ -91,8 +91,10 @@ def test_what_is_drawn_is_drawn_from_the_seed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NOT_DRAWN)
-def test_where_nothing_is_drawn_the_seed_changes_nothing(name: str) -> None:
-    assert to_plain(run(name, text=DOG, seed=3))["steps"] == to_plain(run(name, text=DOG, seed=4))["steps"]
+def test_where_nothing_is_drawn_a_seed_is_refused(name: str) -> None:
+    with pytest.raises(RequestError, match=f"nothing in lesson {name} is drawn: leave out --seed"):
+        run(name, text=DOG, seed=3)
+    assert "seed" not in run(name).provenance
 
 
 @every

@@ -39,7 +39,7 @@ def first_against_last(weights: Array, labels: tuple[str, ...], say: Say) -> str
         return say("There is one token only: every weight is 1, and heads can differ only where there is a choice.")
     (first, weight), (last, last_weight) = (highest(weights[head, n_tokens - 1], labels) for head in (0, n_heads - 1))
     return say(
-        "For {query}, head 0 looks most at {key} ({weight:.2f}), head {last} at {last_key} ({last_weight:.2f}).",
+        "For “{query}”, head 0 looks most at “{key}” ({weight:.2f}), head {last} at “{last_key}” ({last_weight:.2f}).",
         query=visible(labels[-1]),
         key=visible(first),
         weight=weight,

@@ -54,7 +54,7 @@ def _exact(k: Array, v: Array, hard: Array, query: Axis, key: Axis, say: Say) ->
             Matrix.of("hard_weights", say("hard look-up"), hard, query, key, "weights"),
         ),
         say(
-            "The key of {token} matches: its weight is 1 and every other is 0, so the answer is {answer:.0f}.",
+            "The key of “{token}” matches: its weight is 1 and every other is 0, so the answer is {answer:.0f}.",
             token=visible(query.labels[0]),
             answer=float((hard @ v)[0, 0]),
         ),
@@ -83,7 +83,7 @@ def _compared(scores: Array, query: Axis, key: Axis, say: Say) -> Step:
         "s = q Kᵀ",
         (Matrix.of("scores", say("scores"), scores, query, key),),
         say(
-            "The highest score is {high:.2f}, for {best}; the lowest is {low:.2f}, for {least}.",
+            "The highest score is {high:.2f}, for “{best}”; the lowest is {low:.2f}, for “{least}”.",
             high=high,
             best=visible(best),
             low=-negative,
@@ -111,13 +111,13 @@ def _sharpened(q: Array, k: Array, key: Axis, place: int, copies: int, say: Say)
     named = {"token": visible(key.labels[place]), "first": float(rows[0][place]), "last": float(rows[-1][place])}
     if copies > 1:
         notice = say(
-            "The weight of {token} goes from {first:.3f} to {last:.3f}: {copies} keys are equal, and share.",
+            "The weight of “{token}” goes from {first:.3f} to {last:.3f}: {copies} keys are equal, and share.",
             copies=copies,
             **named,
         )
     else:
         notice = say(
-            "The weight of {token} goes from {first:.3f} to {last:.3f}: the sharper the softmax, the more it is a"
+            "The weight of “{token}” goes from {first:.3f} to {last:.3f}: the sharper the softmax, the more it is a"
             " dictionary.",
             **named,
         )

@@ -60,7 +60,7 @@ def _causal(own: Inputs, say: Say) -> Step:
             _matrix("causal_weights", say("causal"), own, causal, say),
         ),
         say(
-            "Unmasked, {ahead:.0%} of the attention goes ahead; causal, nothing does. {token}, the first, has only"
+            "Unmasked, {ahead:.0%} of the attention goes ahead; causal, nothing does. “{token}”, the first, has only"
             " itself: {weight:.2f}.",
             ahead=ahead,
             token=visible(own.labels[0]),
@@ -91,7 +91,7 @@ def _window(own: Inputs, say: Say) -> Step:
             _matrix("causal_window_weights", say("causal, window {window}", window=WINDOW), own, both, say),
         ),
         say(
-            "Causal and in the window, {token}, the last, sees {seen} of {n} tokens.",
+            "Causal and in the window, “{token}”, the last, sees {seen} of {n} tokens.",
             token=visible(own.labels[-1]),
             seen=allowed,
             n=len(own.labels),

@@ -21,21 +21,21 @@ def parallel(setting: Setting, say: Say) -> tuple[Step, ...]:
     if setting.text is not None:
         own = len(of_text(setting.text, setting, d_model=D_MODEL, n_heads=1).labels)
         lengths = tuple(sorted({own, *LENGTHS}))
-    rows = np.array([_counted(n, setting.seed) for n in lengths], np.float64)
+    rows = np.array([_counted(n) for n in lengths], np.float64)
     axis = Axis(say("tokens"), tuple(map(str, lengths)))
     steps = (_waiting(rows[:, :2], lengths, axis, say), _work(rows[:, 2:], lengths, axis, say))
-    return steps if setting.timer is None else (*steps, _timed(setting.timer, setting.seed, lengths, axis, say))
+    return steps if setting.timer is None else (*steps, _timed(setting.timer, lengths, axis, say))
 
 
-def _drawn(n: int, seed: int) -> tuple[Doubles, list[Doubles]]:
+def _drawn(n: int) -> tuple[Doubles, list[Doubles]]:
     """Tokens [n, d_model], and four matrices of either layer."""
-    rng = np.random.default_rng([seed, n])
+    rng = np.random.default_rng(n)
     return rng.standard_normal((n, D_MODEL)), [rng.standard_normal((D_MODEL, D_MODEL)) / D_MODEL**0.5 for _ in range(4)]
 
 
-def _counted(n: int, seed: int) -> tuple[int, int, int, int]:
+def _counted(n: int) -> tuple[int, int, int, int]:
     """The steps of a recurrence and of attention over n tokens, and then the FLOPs that grow with them."""
-    x, matrices = _drawn(n, seed)
+    x, matrices = _drawn(n)
     recurrent, attending, projecting = Tally(), Tally(), Tally()
     states = recurrence(recurrent.given(x), *matrices[:2])
     output = attention(attending.given(x), matrices, 1)
@@ -88,8 +88,8 @@ def _work(flops: Doubles, lengths: tuple[int, ...], axis: Axis, say: Say) -> Ste
     )
 
 
-def _timed(timer: Timer, seed: int, lengths: tuple[int, ...], axis: Axis, say: Say) -> Step:
-    seconds = np.array([_seconds(timer, n, seed) for n in lengths])
+def _timed(timer: Timer, lengths: tuple[int, ...], axis: Axis, say: Say) -> Step:
+    seconds = np.array([_seconds(timer, n) for n in lengths])
     ratios = seconds / seconds[0]
     return Step(
         say("Time, where it runs"),
@@ -109,9 +109,9 @@ def _timed(timer: Timer, seed: int, lengths: tuple[int, ...], axis: Axis, say: S
     )
 
 
-def _seconds(timer: Timer, n: int, seed: int) -> tuple[float, float]:
+def _seconds(timer: Timer, n: int) -> tuple[float, float]:
     """The shortest of a few runs of each."""
-    x, matrices = _drawn(n, seed)
+    x, matrices = _drawn(n)
     best = [np.inf, np.inf]
     for _ in range(REPEATS):
         start = timer()

@@ -47,7 +47,7 @@ def _mean(rows: Floats, query: Axis, tokens: Tokens, say: Say) -> Step:
         "a = (1/h) Σ_h softmax(q_h K_hᵀ / √d_head)",
         (Matrix.of("mean_weights", say("mean of all heads"), mean[None], query, key, "weights"),),
         say(
-            "{query} gives {key} most, {weight:.2f}; the row sums to {total:.2f}.",
+            "“{query}” gives “{key}” most, {weight:.2f}; the row sums to {total:.2f}.",
             query=visible(query.labels[0]),
             key=visible(best),
             weight=weight,
@@ -68,7 +68,7 @@ def _of_words(mean: Floats, query: Axis, words: Tokens, say: Say) -> Step:
         "Σⱼ aⱼ < 1",
         (Matrix.of("word_weights", say("mean of all heads"), mean[None], query, key, "weights"),),
         say(
-            "The words get {words:.2f}, the tokens that the model adds {rest:.2f}. Among words, {key} gets most:"
+            "The words get {words:.2f}, the tokens that the model adds {rest:.2f}. Among words, “{key}” gets most:"
             " {weight:.2f}.",
             words=float(mean.sum()),
             rest=float(1 - mean.sum()),
@@ -95,7 +95,7 @@ def _by_head(rows: Floats, query: Axis, tokens: Tokens, say: Say) -> Step:
             ),
         ),
         say(
-            "Head {head} is the most decided: it gives {key} {weight:.2f}.",
+            "Head {head} is the most decided: it gives “{key}” {weight:.2f}.",
             head=int(head),
             key=visible(tokens.text[int(key)]),
             weight=float(rows.max()),

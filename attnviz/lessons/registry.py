@@ -31,7 +31,9 @@ class Entry:
     takes: tuple[str, ...] = ()
     """Which fields of `Setting` it has a use for, over and above text, seed and placing."""
     bundled: bool = False
-    """It also runs the bundled model."""
+    """It runs the bundled model, alone or as well."""
+    seeded: bool = True
+    """What it shows can depend on the seed."""
 
 
 _VECTORS = ("embeddings", "n_heads")
@@ -65,16 +67,19 @@ LESSONS: Mapping[str, Entry] = {
         f"{_HOME}.query_row:query_row",
         ("query",),
         bundled=True,
+        seeded=False,
     ),
     "module": Entry(
         mark("A multi-head module, from its matrices to its output"),
         f"{_HOME}.module:module",
         (*_VECTORS, "module"),
     ),
-    "positions": Entry(mark("Sinusoidal positions"), f"{_HOME}.positions:positions"),
+    "positions": Entry(mark("Sinusoidal positions"), f"{_HOME}.positions:positions", seeded=False),
     "order": Entry(mark("Attention does not see the order of words"), f"{_HOME}.order:order", _VECTORS),
-    "parallel": Entry(mark("Why attention runs in parallel, and what it costs"), f"{_HOME}.parallel:parallel"),
-    "cost": Entry(mark("Many narrow heads cost as much as one wide head"), f"{_HOME}.cost:cost"),
+    "parallel": Entry(
+        mark("Why attention runs in parallel, and what it costs"), f"{_HOME}.parallel:parallel", seeded=False
+    ),
+    "cost": Entry(mark("Many narrow heads cost as much as one wide head"), f"{_HOME}.cost:cost", seeded=False),
     "masks": Entry(mark("Masks: what a token may attend to"), f"{_HOME}.masks:masks", _VECTORS),
 }
 """The lessons, in the order in which they build on each other."""
@@ -108,8 +113,8 @@ def run_lesson(name: str, setting: Setting | None = None, say: Say | None = None
     """
     entry = _entry(name)
     setting, say = setting or Setting(), say or translator("en")
-    _refuse_useless(name, entry, setting)
     check_seed(setting.seed)
+    _refuse_useless(name, entry, setting)
     setting = replace(setting, placing=_in_doubles(setting.placing))
     with quiet(np):
         steps = function(entry.steps)(setting, say)
@@ -140,6 +145,8 @@ def _refuse_useless(name: str, entry: Entry, setting: Setting) -> None:
         if field not in entry.takes and getattr(setting, field) != getattr(unset, field):
             takers = ", ".join(one for one, other in LESSONS.items() if field in other.takes)
             raise RequestError(f"lesson {name} has no use for {typed}: leave it out; it is for {takers}")
+    if setting.seed != unset.seed and not entry.seeded:
+        raise RequestError(f"nothing in lesson {name} is drawn: leave out --seed")
     if setting.text is not None and setting.embeddings is not None:
         raise RequestError("--embeddings brings its own tokens: leave out --text, or the file")
 
@@ -165,4 +172,5 @@ def _provenance(name: str, entry: Entry, setting: Setting) -> Provenance:
 
         model = {"bundled": DEFAULT_MODEL, "bundled_sha256": MINILM_SHA256}
     origin = {"attnviz": __version__, "source": "lesson", "model": f"lesson {name}"}
-    return {**origin, **said, "seed": setting.seed, **model, **setting.placing.provenance()}
+    seed = {"seed": setting.seed} if entry.seeded else {}
+    return {**origin, **said, **seed, **model, **setting.placing.provenance()}

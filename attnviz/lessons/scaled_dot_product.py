@@ -59,7 +59,7 @@ def _scores(parts: _Parts, query: Axis, key: Axis, say: Say) -> Step:
             Matrix.of("keys", say("keys"), parts.k, key, inner),
             Matrix.of("scores", say("scores"), scores, query, key),
         ),
-        say("{query} scores highest with {key}: {score:.3f}.", query=parts.said, key=visible(best), score=high),
+        say("“{query}” scores highest with “{key}”: {score:.3f}.", query=parts.said, key=visible(best), score=high),
     )
 
 
@@ -77,7 +77,9 @@ def _divided(parts: _Parts, query: Axis, key: Axis, say: Say) -> Step:
         ),
         "S / √d_k",
         (Matrix.of("scaled_scores", say("scaled scores"), scores, query, key),),
-        say("The score of {query} with {key} becomes {score:.3f}.", query=parts.said, key=visible(best), score=high),
+        say(
+            "The score of “{query}” with “{key}” becomes {score:.3f}.", query=parts.said, key=visible(best), score=high
+        ),
     )
 
 
@@ -90,7 +92,7 @@ def _softmax(parts: _Parts, weights: Array, query: Axis, key: Axis, say: Say) ->
         "A = softmax(S / √d_k)",
         (Matrix.of("weights", say("weights"), weights, query, key, "weights"),),
         say(
-            "{query} gives {key} {weight:.3f} of its attention; the row sums to {total:.3f}.",
+            "“{query}” gives “{key}” {weight:.3f} of its attention; the row sums to {total:.3f}.",
             query=parts.said,
             key=visible(best),
             weight=largest,
@@ -110,7 +112,7 @@ def _values(parts: _Parts, output: Array, query: Axis, key: Axis, say: Say) -> S
             Matrix.of("values", say("values"), parts.v, key, outer),
             Matrix.of("output", say("output"), output, query, outer),
         ),
-        say("The output of {query} is ({numbers}).", query=parts.said, numbers=begins),
+        say("The output of “{query}” is ({numbers}).", query=parts.said, numbers=begins),
     )
 
 

@@ -164,7 +164,7 @@ def _on_a_sentence(labels: tuple[str, ...], qk: tuple[Array, ...], both: Axis, s
         "softmax(q Kᵀ)  /  softmax(q Kᵀ / √d_k)",
         (Matrix.of("row", visible(labels[0]), np.stack(pair), both, axes.keys(labels, say), "weights"),),
         say(
-            "Without the division {key} takes {raw:.2f} of the attention, with it {scaled:.2f}.",
+            "Without the division “{key}” takes {raw:.2f} of the attention, with it {scaled:.2f}.",
             key=visible(best),
             raw=raw,
             scaled=float(pair[1][pair[0].argmax()]),

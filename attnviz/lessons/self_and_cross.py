@@ -47,7 +47,7 @@ def _own(attention: MultiHead, query: Axis, key: Axis, say: Say) -> Step:
             Matrix.of("self_output", say("output"), attention.output, query, axes.dimensions(D_MODEL, say)),
         ),
         say(
-            "The weights are {n} × {n}. {query} looks most at {key}, with {weight:.2f}.",
+            "The weights are {n} × {n}. “{query}” looks most at “{key}”, with {weight:.2f}.",
             n=len(key.labels),
             query=visible(query.labels[0]),
             key=visible(looks),
@@ -70,8 +70,8 @@ def _crossed(attention: MultiHead, query: Axis, labels: tuple[str, ...], say: Sa
             Matrix.of("cross_output", say("output"), attention.output, query, axes.dimensions(D_MODEL, say)),
         ),
         say(
-            "The weights are {queries} × {keys}: a row for each query, and as many outputs. {query} looks most at"
-            " {key}, with {weight:.2f}.",
+            "The weights are {queries} × {keys}: a row for each query, and as many outputs. “{query}” looks most at"
+            " “{key}”, with {weight:.2f}.",
             queries=len(query.labels),
             keys=len(labels),
             query=visible(query.labels[0]),
