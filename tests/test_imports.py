@@ -10,9 +10,18 @@ HEAVY = ("torch", "transformers", "matplotlib", "PIL", "tokenizers", "safetensor
 
 GROUPS = {
     "base": (
-        "_version", "arrays", "backend", "errors", "files", "lazy", "memory", "near", "threads", "torch_place",
+        "_version",
+        "arrays",
+        "backend",
+        "errors",
+        "files",
+        "lazy",
+        "memory",
+        "near",
+        "threads",
+        "torch_place",
         "translation",
-    ),  # fmt: skip
+    ),
     "maths": ("activations", "attention", "positions", "tokens"),
     "maps": ("maps",),
     "records": ("heatmap", "schema", "select"),
@@ -36,7 +45,7 @@ MAY_IMPORT = {
     "sources": {"base", "maths", "maps", "records", "sources"},
     "lessons": {"base", "maths", "maps", "records", "sources", "lessons"},
     "render": {"base", "maths", "maps", "records", "render"},
-    "boards": {"base", "maths", "maps", "records", "collect", "render", "boards"},
+    "boards": {"base", "maths", "maps", "records", "collect", "lessons", "render", "boards"},
     "api": {"base", "maths", "maps", "records", "collect", "sources", "render"},
     "cli": {"base", "maths", "maps", "records", "collect", "sources", "lessons", "render", "boards", "cli"},
     "front": {"base", "maths", "maps", "sources", "api", "cli"},
