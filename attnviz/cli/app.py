@@ -35,6 +35,9 @@ COMMANDS = {
     "metrics": Entry("attnviz.cli.metrics:app", "Measure the attention of every head, and rank the heads."),
     "compare": Entry("attnviz.cli.compare:app", "Compare two attentions head by head, the most changed heads first."),
     "check": Entry("attnviz.cli.check:app", "Report what is wrong with attention; exit with 1 if anything is."),
+    "cross": Entry("attnviz.cli.cross:app", "Show cross-attention: rows of the target, columns of the source."),
+    "positions": Entry("attnviz.cli.positions:app", "Show the sinusoidal encoding of positions."),
+    "lesson": Entry("attnviz.cli.lesson:app", "Work through a lesson about attention, step by step."),
     "models": Entry("attnviz.cli.models:app", "List what can be run here: models, backends, devices and extras."),
 }
 

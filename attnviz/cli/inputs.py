@@ -24,15 +24,15 @@ def read_texts(text: str | None, file: Path | None) -> list[str]:
     if text is None:
         raise RequestError("no text: type it in quotes, name a file with -f, or - for standard input")
     if text != STDIN:
-        return [_argument(text)]
+        return [argument(text)]
     lines = [line for line in _decoded(sys.stdin.buffer.read(), "standard input").splitlines() if line.strip()]
     if not lines:
         raise RequestError("standard input is empty: it gives no tokens")
     return lines
 
 
-def _argument(text: str) -> str:
-    """The argument, read as UTF-8 whatever the locale."""
+def argument(text: str) -> str:
+    """A text that was typed, read as UTF-8 whatever the locale."""
     try:
         return os.fsencode(text).decode()
     except UnicodeError:

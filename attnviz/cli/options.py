@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from attnviz.backend import BACKENDS, DEVICES, NUMPY_NAME
+from attnviz.lazy import function
 from attnviz.render import FORMATS
 from attnviz.render.colors import DEFAULT_COLORMAP, NAMES
 from attnviz.render.panels import Look
 from attnviz.render.scale import DEFAULT_SCALE, SCALES
-from attnviz.sources.registry import DEFAULT_MODEL, NAMED
+from attnviz.sources.registry import DEFAULT_MODEL, NAMED, SCRATCH
 
 OutputFormat = StrEnum("OutputFormat", {name: name for name in ("terminal", *FORMATS)})  # type: ignore[misc]
 ColorMap = StrEnum("ColorMap", {name: name for name in NAMES})  # type: ignore[misc]
@@ -29,8 +30,8 @@ _NUMPY, _COLORS, _LINEAR = Backend(NUMPY_NAME), ColorMap(DEFAULT_COLORMAP), Colo
 
 
 @dataclass(frozen=True)
-class InputOptions:
-    """Whose attention, on what, and where the maths runs."""
+class TextOptions:
+    """What is attended to."""
 
     text: Annotated[
         str | None,
@@ -40,6 +41,22 @@ class InputOptions:
         Path | None,
         typer.Option("-f", "--file", show_default=False, readable=False, help="Take the text from this file, as one."),
     ] = None
+    probe: Annotated[
+        Probe | None,
+        typer.Option(show_default=False, help="Instead of a text: random words twice over, for induction heads."),
+    ] = None
+    probe_words: Annotated[
+        int | None, typer.Option(min=1, show_default="50", help="How many words the probe repeats.")
+    ] = None
+    truncate: Annotated[
+        bool, typer.Option("--truncate", help="Keep the first tokens of a text too long for the model.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """Whose attention."""
+
     model: Annotated[
         str | None,
         typer.Option(show_default=DEFAULT_MODEL, help=f"{' or '.join(NAMED)}, or the folder of a BERT checkpoint."),
@@ -66,16 +83,12 @@ class InputOptions:
         Path | None,
         typer.Option(show_default=False, help="Run on own token vectors, with the projections in the file if it has."),
     ] = None
-    probe: Annotated[
-        Probe | None,
-        typer.Option(show_default=False, help="Instead of a text: random words twice over, for induction heads."),
-    ] = None
-    probe_words: Annotated[
-        int | None, typer.Option(min=1, show_default="50", help="How many words the probe repeats.")
-    ] = None
-    truncate: Annotated[
-        bool, typer.Option("--truncate", help="Keep the first tokens of a text too long for the model.")
-    ] = False
+
+
+@dataclass(frozen=True)
+class ShapeOptions:
+    """What shapes attention that is drawn and not trained."""
+
     n_heads: Annotated[
         int | None,
         typer.Option(min=1, show_default="4", help="Scratch model, embeddings: heads; must divide the width."),
@@ -97,6 +110,12 @@ class InputOptions:
         bool,
         typer.Option("--shared-projections", help="Scratch model, embeddings: all heads project as the first does."),
     ] = False
+
+
+@dataclass(frozen=True)
+class RuleOptions:
+    """What may be attended."""
+
     causal: Annotated[bool, typer.Option("--causal", help="No token attends to a later one.")] = False
     window: Annotated[
         int | None,
@@ -110,10 +129,41 @@ class InputOptions:
             help="True where a query may attend to a key; npy, npz, safetensors, json or csv.",
         ),
     ] = None
+
+
+@dataclass(frozen=True)
+class PlaceOptions:
+    """Where the maths runs."""
+
     backend: Annotated[Backend, typer.Option(help="What does the maths.")] = _NUMPY
     device: Annotated[str, typer.Option(help=f"Where torch does it: {DEVICES}.")] = "cpu"
     dtype: Annotated[
         Dtype | None, typer.Option(show_default="float32", help="In which numbers; the last two for torch.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class InputOptions(PlaceOptions, RuleOptions, ShapeOptions, SourceOptions, TextOptions):
+    """Whose attention, on what, and where the maths runs; the options of the last base come first."""
+
+
+@dataclass(frozen=True)
+class CrossOptions(PlaceOptions, RuleOptions, ShapeOptions):
+    """Two texts, of which the target attends to the source."""
+
+    source: Annotated[str, typer.Argument(show_default=False, help="What is attended to: the columns.")] = ""
+    target: Annotated[str, typer.Argument(show_default=False, help="What attends: the rows.")] = ""
+    model: Annotated[str, typer.Option(help=f"{SCRATCH}, the only model with cross-attention so far.")] = SCRATCH
+
+
+@dataclass(frozen=True)
+class EncodingOptions:
+    """Which positions are encoded, and how wide."""
+
+    d_model: Annotated[int, typer.Option(min=1, help="Dimensions of an encoding.")] = 16
+    length: Annotated[int, typer.Option(min=1, help="How many positions.")] = 16
+    at: Annotated[
+        int | None, typer.Option(show_default=False, help="Only this position; one below 0 counts from the end.")
     ] = None
 
 
@@ -199,5 +249,17 @@ class LookOptions:
 
     @property
     def look(self) -> Look:
-        """The same for renderers."""
+        """The same for renderers.
+
+        Raises:
+            RequestError: the font file is not there.
+            AttnvizError: it cannot be used.
+        """
+        if self.font is not None:
+            function("attnviz.render.lettering:check_font")(self.font)
         return Look(self.cmap, self.precision, self.width, font=self.font)
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that are read."""
+        return [] if self.font is None else [self.font]

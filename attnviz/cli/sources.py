@@ -7,14 +7,14 @@ from pathlib import Path
 
 from attnviz.attention import Rule
 from attnviz.backend import NUMPY_NAME, Placing, placing
-from attnviz.cli.inputs import read_texts
+from attnviz.cli.inputs import argument, read_texts
 from attnviz.cli.messages import note
-from attnviz.cli.options import InputOptions
+from attnviz.cli.options import CrossOptions, InputOptions, PlaceOptions, RuleOptions, ShapeOptions
 from attnviz.errors import RequestError
 from attnviz.lazy import function
 from attnviz.maps import AttentionMap, Provenance
 from attnviz.sources.model import Model, Prepared
-from attnviz.sources.registry import DEFAULT_MODEL, SCRATCH, open_model
+from attnviz.sources.registry import DEFAULT_MODEL, NAMED, SCRATCH, open_model
 
 _SAVED, _SPLIT_ARRAY = "attnviz.sources.saved:open_saved", "attnviz.sources.saved:split_array"
 _EMBEDDINGS = "attnviz.sources.embeddings:open_embeddings"
@@ -107,10 +107,14 @@ def files_of(options: InputOptions) -> list[Path]:
     named = [options.file, options.tokens, options.key_tokens, options.embeddings]
     if options.attention is not None:
         named.append(function(_SPLIT_ARRAY)(options.attention)[0])
-    if options.mask is not None:
-        named.append(function(_SPLIT_NAME)(options.mask)[0])
+    named += mask_files(options)
     folder = None if options.model is None else Path(options.model)
     return [*(path for path in named if path is not None), *(folder.iterdir() if folder and folder.is_dir() else [])]
+
+
+def mask_files(options: RuleOptions) -> list[Path]:
+    """The file of the mask, where there is one."""
+    return [] if options.mask is None else [function(_SPLIT_NAME)(options.mask)[0]]
 
 
 def _refuse_useless(options: InputOptions, kind: str) -> None:
@@ -127,7 +131,10 @@ def _model(options: InputOptions) -> Source:
     if options.probe_words is not None and not options.probe:
         raise RequestError("--probe-words has no use without --probe repeat")
     texts = [] if options.probe else read_texts(options.text, options.file)
-    model = open_model(options.model or DEFAULT_MODEL, _scratch(options), _placing(options))
+    shape = _scratch(options)
+    if options.probe and options.model != SCRATCH:
+        shape.pop("seed", None)  # it is the probe's
+    model = open_model(options.model or DEFAULT_MODEL, shape, placed(options))
     texts = texts or [_probe(model, options)]
     return Source(
         layers=range(model.n_layers),
@@ -136,6 +143,27 @@ def _model(options: InputOptions) -> Source:
         texts=texts,
         prepare=lambda text: model.prepare(text, truncate=options.truncate),
         provenance=model.provenance,
+        rule=lambda prepared: _rule(options, prepared),
+    )
+
+
+def open_cross(options: CrossOptions) -> Source:
+    """The scratch model on two texts, of which the target attends to the source.
+
+    Raises:
+        RequestError: the options contradict each other, or another model is asked for.
+    """
+    if options.model != SCRATCH:
+        raise RequestError(f"cross-attention runs on the scratch model, not on {options.model}: leave out --model")
+    model = function(NAMED[SCRATCH])(placed(options), **_scratch(options))
+    source, target = (argument(text) for text in (options.source, options.target))
+    return Source(
+        layers=range(model.n_layers),
+        heads=range(model.n_heads),
+        gives_output=model.gives_output,
+        texts=[target],
+        prepare=lambda text: model.prepare_cross(source, text),
+        provenance={**model.provenance, "attends_to": source},
         rule=lambda prepared: _rule(options, prepared),
     )
 
@@ -160,7 +188,7 @@ def _embeddings(options: InputOptions, path: Path) -> Source:
         seed=options.seed or 0,
         scale=not options.no_scale,
         shared_projections=options.shared_projections,
-        placing=_placing(options),
+        placing=placed(options),
     )
     if options.seed is not None and opened.provenance["projections"] == "file":
         raise RequestError(f"--seed has no use: {path} holds projections, and nothing is drawn")
@@ -193,12 +221,12 @@ def _saved(options: InputOptions, typed: str) -> Source:
     )
 
 
-def _scratch(options: InputOptions) -> dict[str, int | bool]:
+def _scratch(options: ShapeOptions) -> dict[str, int | bool]:
     """What was said of the scratch model."""
     said = {
         "n_heads": options.n_heads,
         "d_model": options.d_model,
-        "seed": None if options.probe and options.model != SCRATCH else options.seed,
+        "seed": options.seed,
         "positions": False if options.no_positions else None,
         "scale": False if options.no_scale else None,
         "shared_projections": options.shared_projections or None,
@@ -206,11 +234,17 @@ def _scratch(options: InputOptions) -> dict[str, int | bool]:
     return {name: value for name, value in said.items() if value is not None}
 
 
-def _placing(options: InputOptions) -> Placing:
+def placed(options: PlaceOptions) -> Placing:
+    """Where the maths is to run.
+
+    Raises:
+        RequestError: backend, device and dtype do not go together.
+        AttnvizError: torch is not installed, or the machine has no such device.
+    """
     return placing(options.backend.value, options.device, None if options.dtype is None else options.dtype.value)
 
 
-def _rule(options: InputOptions, prepared: Prepared) -> tuple[Rule, Provenance]:
+def _rule(options: RuleOptions, prepared: Prepared) -> tuple[Rule, Provenance]:
     """What may be attended, and how it is put into the provenance."""
     rule = Rule(options.causal, options.window)
     said: dict[str, bool | int | str] = {}

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from attnviz.lessons.lesson import Lesson, Matrix
-from attnviz.schema import Fields
+from attnviz.schema import Fields, Table
 
 SCHEMA = "attnviz-lesson/1"
 """A change of what a name means is a new number."""
@@ -37,6 +37,18 @@ def to_fields(lesson: Lesson) -> Fields:
         ],
     }
     return Fields(plain, {matrix.name: matrix.values for matrix in lesson.matrices})
+
+
+def lesson_table(lesson: Lesson) -> Table:
+    """Every number of every matrix, one a row, with the labels of its row and column."""
+    rows = [
+        [number, matrix.name, i, j, matrix.rows.labels[i], matrix.columns.labels[j], value]
+        for number, step in enumerate(lesson.steps, 1)
+        for matrix in step.matrices
+        for i, row in enumerate(matrix.values.tolist())
+        for j, value in enumerate(row)
+    ]
+    return Table(("step", "matrix", "row", "column", "row_label", "column_label", "value"), rows)
 
 
 def to_plain(lesson: Lesson) -> dict[str, Any]:

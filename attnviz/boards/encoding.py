@@ -1,0 +1,33 @@
+"""Positional encodings as a board: a position a row, a dimension a column."""
+
+import numpy as np
+
+from attnviz.arrays import Floats
+from attnviz.collect import tile_edges
+from attnviz.positions import PositionTable
+from attnviz.render.panels import Axis, Board, Group, Panel
+from attnviz.render.ranges import Range
+
+_TILES = 512
+"""The most rows and columns that are drawn; what is longer is shown by the mean of neighbours."""
+
+
+def encoding_board(table: PositionTable) -> Board:
+    """The encodings, each in -1..1; tables too large to be drawn are pooled, and say so."""
+    rows, columns = tile_edges(len(table.positions), _TILES), tile_edges(table.d_model, _TILES)
+    values = _pooled(table.values, rows, columns)
+    step = int(max(np.diff(rows).max(), np.diff(columns).max()))
+    panel = Panel(
+        "",
+        values,
+        Axis("position", tuple(str(table.positions[i]) for i in rows[:-1])),
+        Axis("dimension", tuple(table.columns[i] for i in columns[:-1])),
+    )
+    said = () if step == 1 else (f"each tile is the mean of up to {step} neighbours, named after the first",)
+    caption = f"sinusoidal positions · {len(table.positions)} of {table.d_model} dimensions"
+    return Board(caption, (Group("", (panel,), said),), Range(-1.0, 1.0, "encoding"), view="queries")
+
+
+def _pooled(values: Floats, rows: np.ndarray, columns: np.ndarray) -> Floats:
+    sums = np.add.reduceat(np.add.reduceat(values, rows[:-1], axis=0), columns[:-1], axis=1)
+    return np.asarray(sums / (np.diff(rows)[:, None] * np.diff(columns)))
