@@ -211,6 +211,7 @@ def test_with_shared_projections_all_heads_are_the_first(where: Placing) -> None
     for head in range(2):
         assert np.abs(got[f"weights_{head}_of_2"] - weights[0]).max() < 1e-12
     assert np.abs(got["output_of_2"] - output).max() < 1e-12
+    assert np.array_equal(got["queries"][:, :2], got["queries"][:, 2:])  # what is shown is what is used
 
 
 # divergence

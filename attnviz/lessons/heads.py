@@ -15,12 +15,13 @@ def heads(setting: Setting, say: Say) -> tuple[Step, ...]:
     """Two heads, and then four, on the same projections; or as many as the student asks for."""
     own = example_or_own(setting, d_model=8, n_heads=2)
     counts = [own.n_heads]
-    if setting.n_heads is None and setting.embeddings is None:
+    if setting.shared_projections:
+        own = with_shared_projections(own, own.n_heads)
+    elif setting.n_heads is None and setting.embeddings is None:
         counts.append(MORE_HEADS)
     steps = [_projected(own, say)]
     for n_heads in counts:
-        shared = with_shared_projections(own, n_heads) if setting.shared_projections else own
-        steps += _split(shared, n_heads, say)
+        steps += _split(own, n_heads, say)
     return tuple(steps)
 
 
