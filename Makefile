@@ -7,7 +7,7 @@ format: ## Put the code into its one form
 	ruff format . && ruff check --fix .
 
 readme: ## Write the generated parts of the README anew
-	cog -r README.md
+	cog -r README.md README.pt-BR.md
 
 texts: ## Bring the Portuguese texts of the lessons up to date; says what has no translation yet
 	python tools/catalogue.py

@@ -103,6 +103,29 @@ def test_no_leak(script: Script, tmp_path: Path, suffix: str) -> None:
     assert weights[0, head, query, key] == worst == pytest.approx(float(match[4]), abs=1e-6)
 
 
+def test_rank_heads(script: Script) -> None:
+    done = script("rank-heads.sh", SAMPLES / "sentences.en.txt", "previous", "3")
+    assert done.returncode == 0, done.stderr
+    sentences = [line for line in (SAMPLES / "sentences.en.txt").read_text("utf-8").splitlines() if line]
+    rows = [np.diagonal(attend(one).weights, -1, 2, 3) for one in sentences]
+    means = np.concatenate(rows, -1).mean(-1)
+    best = np.argsort(-means.ravel(), kind="stable")[:3]
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [f"{i // 12}.{i % 12}" for i in best.tolist()]
+    values = [float(line.split()[1]) for line in done.stdout.splitlines()]
+    assert values == pytest.approx(means.ravel()[best], abs=6e-5)
+
+
+def test_attention_moved(script: Script, tmp_path: Path) -> None:
+    first = script("attention-moved.sh", tmp_path / "base.npz", "The cat sat")
+    assert (first.returncode, first.stdout) == (0, f"baseline written to {tmp_path / 'base.npz'}\n"), first.stderr
+    again = script("attention-moved.sh", tmp_path / "base.npz", "The cat sat")
+    assert again.returncode == 0, again.stderr
+    assert "none of 72 heads changed by more than 0.001" in again.stdout
+    moved = script("attention-moved.sh", tmp_path / "base.npz", "The cat sat", "--causal")
+    assert moved.returncode == 1, moved.stderr
+    assert re.search(r"7\d of 72 heads changed by more than 0.001", moved.stdout)  # one looks back by itself
+
+
 def test_a_script_fails_with_the_program(script: Script, tmp_path: Path) -> None:
     done = script("no-leak.sh", tmp_path / "missing.npz")
     assert done.returncode == 2

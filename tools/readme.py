@@ -28,5 +28,6 @@ def shell(command: str, columns: int = 100) -> str:
 def measures() -> str:
     """The table of measures."""
     head = "| name | unit | what it says | how | source |\n| --- | --- | --- | --- | --- |\n"
-    rows = (f"| `{m.name}` | {m.unit} | {m.meaning} | {m.formula} | {m.source} |\n" for m in MEASURES.values())
+    cells = ((f"`{m.name}`", m.unit, m.meaning, m.formula, m.source) for m in MEASURES.values())
+    rows = ("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in cells)
     return head + "".join(rows)
