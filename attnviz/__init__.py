@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from attnviz.backend import placing
     from attnviz.errors import AttnvizError, RequestError
     from attnviz.maps import AttentionMap, AttentionRecord
+    from attnviz.sources.pytorch import capture
     from attnviz.sources.saved import load
     from attnviz.tokens import Tokens
 
@@ -29,6 +30,7 @@ __all__ = [
     "Tokens",
     "__version__",
     "attend",
+    "capture",
     "load",
     "placing",
 ]
@@ -41,6 +43,7 @@ _HOMES = {
     "Rule": "attnviz.attention",
     "Tokens": "attnviz.tokens",
     "attend": "attnviz.api",
+    "capture": "attnviz.sources.pytorch",
     "load": "attnviz.sources.saved",
     "placing": "attnviz.backend",
 }

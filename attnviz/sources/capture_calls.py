@@ -1,0 +1,163 @@
+"""One attention that ran: what its weights are made from, its values, and some rows of what it gave."""
+
+from dataclasses import dataclass
+from types import CodeType
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from attnviz.arrays import to_numpy
+from attnviz.attention import Rule, attend
+from attnviz.maps import ComputedWeights, StoredWeights, Weights
+from attnviz.sources.capture_leads import Leads
+from attnviz.sources.capture_tags import Given
+
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 4e-2, torch.float16: 1e-2}
+"""How far the weights times the values may be from what the kernel gave, as a part of the largest value.
+
+Half precision keeps 8 or 11 bits of the weights and of their sums; float32 kernels may run in TF32.
+"""
+
+
+class Recipe(Protocol):
+    """What weights are made from."""
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The axes before query and key, then queries, then keys."""
+        ...
+
+    def item(self, leads: Leads, index: int) -> tuple[Weights, tuple[str, ...]]:
+        """The weights [head, query, key] of one item of the batch, and what is to be said of them."""
+        ...
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Weights that the model itself made."""
+
+    weights: torch.Tensor
+    """[..., query, key]."""
+    dead: torch.Tensor | None
+    """Booleans with as many elements as there are rows: every score of the row was masked."""
+    dropped: bool
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The axes before query and key, then queries, then keys."""
+        return tuple(self.weights.shape)
+
+    def item(self, leads: Leads, index: int) -> tuple[Weights, tuple[str, ...]]:
+        """The weights of one item; rows that may attend to nothing are 0, whatever the model has there."""
+        array = to_numpy(leads.item(self.weights, index))
+        empty: npt.NDArray[np.bool_] = np.asarray(np.isnan(array).all(axis=-1))
+        if self.dead is not None and self.dead.numel() == self.weights[..., 0].numel():
+            rows = leads.item(self.dead.reshape(self.weights.shape[:-1])[..., None], index)[..., 0].cpu().numpy()
+            uniform = array.max(axis=-1) == array.min(axis=-1)
+            empty |= rows & uniform
+        notes = []
+        if empty.any():
+            array = np.where(empty[..., None], array.dtype.type(0), array)
+            notes.append(f"{int(empty.sum())} rows may attend to nothing: they are 0")
+        if self.dropped:
+            notes.append("the weights are those after dropout: call model.eval() to see them without")
+        return StoredWeights(array), tuple(notes)
+
+
+@dataclass(frozen=True)
+class Computed:
+    """Queries and keys, and what a kernel was told of them."""
+
+    q: torch.Tensor
+    """[..., query, d_head]."""
+    k: torch.Tensor
+    """[..., key, d_head]."""
+    causal: bool = False
+    mask: torch.Tensor | None = None
+    """[..., query, key], or 1 for any of them."""
+    scale: float | None = None
+    dropout: float = 0.0
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The axes before query and key, then queries, then keys."""
+        return (*self.q.shape[:-1], self.k.shape[-2])
+
+    def item(self, leads: Leads, index: int) -> tuple[Weights, tuple[str, ...]]:
+        """The weights of one item, made when they are asked for."""
+        q, k = (wide(leads.item(x, index)) for x in (self.q, self.k))
+        mask = self.mask
+        if mask is not None:
+            mask = leads.item(mask.expand(*mask.shape[:-1], k.shape[-2]) if mask.ndim > 1 else mask[None], index)
+            mask = mask[0] if mask.shape[0] == 1 else mask
+        rule = Rule(causal=self.causal, mask=mask)
+        rule.check(q.shape[-2], k.shape[-2], q.shape[-3])
+        said = (f"dropout {self.dropout:g} was on: the weights are those before it",) if self.dropout else ()
+        return ComputedWeights(q, k, rule, self.scale), said
+
+
+def wide(x: torch.Tensor) -> torch.Tensor:
+    """`x` in float32 at least: kernels for half precision make their softmax in it."""
+    return x if x.dtype == torch.float64 else x.float()
+
+
+@dataclass(frozen=True)
+class Attended:
+    """One attention that ran."""
+
+    path: str
+    """The module in which it ran, from the model on."""
+    call: int
+    """The module's calls are counted over the whole run."""
+    parent: int
+    """The call of the module around it."""
+    given: tuple[int, ...]
+    """Which tensors the module was given."""
+    lines: tuple[tuple[CodeType, int], ...]
+    """Where in the code it ran."""
+    recipe: Recipe
+    values: torch.Tensor
+    """[..., key, d_value]."""
+    rows: tuple[int, ...]
+    """Some queries, and what the kernel gave for them:"""
+    out: torch.Tensor
+    """[..., row, d_value]."""
+    cross: bool
+    folded: tuple[int, int] | None
+    inputs: tuple[Given, ...]
+
+    def item(self, leads: Leads, index: int) -> tuple[Weights, tuple[str, ...], str | None]:
+        """The weights of one item of the batch, what is to be said of them, and why they are refused, if they are."""
+        weights, notes = self.recipe.item(leads, index)
+        return weights, notes, self._fault(weights, leads, index)
+
+    def _fault(self, weights: Weights, leads: Leads, index: int) -> str | None:
+        """Why these are not the weights that the kernel used, or None: weights · values must be what it gave."""
+        values, out = (to_numpy(leads.item(x, index)) for x in (self.values, self.out))
+        blocks = [weights.rows(row, row + 1) for row in self.rows]
+        block = np.concatenate(blocks, axis=1) if blocks else weights.rows(0, 0)
+        if not np.isfinite(block).all() or block.min(initial=0) < 0:
+            return "they are negative or no numbers"
+        if isinstance(self.recipe, Computed) and self.recipe.dropout:
+            return None  # the kernel's output is random
+        sums = block.sum(axis=-1)
+        if sums.max(initial=0) > 1.02 and not (isinstance(self.recipe, Stored) and self.recipe.dropped):
+            return f"their rows sum to as much as {sums.max():.3g}"
+        alive = sums > 0
+        with np.errstate(invalid="ignore", over="ignore"):
+            error = float(np.abs(attend(block, values) - out)[alive].max(initial=0))
+        largest = float(np.abs(values).max(initial=0))
+        if not error <= TOLERANCE.get(self.out.dtype, 1e-4) * largest:
+            return f"times the values, they miss what the kernel gave by {error:.2g}, of values up to {largest:.2g}"
+        return None
+
+
+def some_rows(n: int) -> tuple[int, ...]:
+    """The queries by which attention is verified: the first, the last and two between.
+
+    >>> some_rows(10), some_rows(1)
+    ((0, 3, 6, 9), (0,))
+    """
+    return tuple(sorted({i * (n - 1) // 3 for i in range(4)})) if n else ()

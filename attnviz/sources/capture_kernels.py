@@ -1,0 +1,77 @@
+"""What torch's attention kernels were told, in one form whatever their signature."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from attnviz.sources.capture_calls import Computed, Recipe
+from attnviz.sources.capture_flex import flexed
+
+Arguments = Mapping[str, Any]
+_PUBLIC = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel that ran."""
+
+    recipe: Recipe
+    q: torch.Tensor
+    k: torch.Tensor
+    v: torch.Tensor
+    out: torch.Tensor
+
+
+def kernel_of(name: str, func: Any, args: Sequence[Any], kwargs: Arguments, out: Any) -> Kernel | None:
+    """The attention kernel that this call is; None where it is another function."""
+    if name == "flex_attention" and len(args) > 5:  # the operator, not the function around it
+        return Kernel(flexed(args), args[0], args[1], args[2], out[0])
+    if name == "scaled_dot_product_attention":
+        told = dict(zip(_PUBLIC, args, strict=False)) | dict(kwargs)
+    elif name.startswith("_scaled_dot_product"):
+        told = dict(zip((one.name for one in func._schema.arguments), args, strict=False)) | dict(kwargs)
+    else:
+        return None
+    q, k, v = (told[name] for name in ("query", "key", "value"))
+    mask = told.get("attn_mask", told.get("attn_bias"))
+    recipe = Computed(
+        q.detach().clone(),
+        k.detach().clone(),
+        causal=bool(told.get("is_causal", False)),
+        mask=None if mask is None else mask.detach(),
+        scale=told.get("scale"),
+        dropout=float(told.get("dropout_p", 0.0)),
+    )
+    return Kernel(recipe, q, k, v, out[0] if isinstance(out, tuple) else out)
+
+
+def _never(_: Any) -> bool:
+    return False
+
+
+_multi_head = functional.multi_head_attention_forward
+_MULTI_HEAD_NAMES = _multi_head.__code__.co_varnames[: _multi_head.__code__.co_argcount]
+
+open_multi_head: Callable[..., Any] = FunctionType(
+    _multi_head.__code__, {**vars(functional), "has_torch_function": _never}, argdefs=_multi_head.__defaults__
+)
+"""torch's own multi-head attention; its code does not hand itself over whole to who watches, but runs in their sight.
+
+Everything that it calls is the same, and so is what it gives.
+"""
+
+
+def is_multi_head(func: Any) -> bool:
+    """Whether this is torch's own multi-head attention."""
+    return func is _multi_head
+
+
+def batch_and_heads(args: Sequence[Any], kwargs: Arguments) -> tuple[int, int]:
+    """The sizes that torch's own multi-head attention joins into one axis."""
+    told = dict(zip(_MULTI_HEAD_NAMES, args, strict=False)) | dict(kwargs)
+    query: torch.Tensor = told["query"]
+    return (query.shape[1] if query.ndim == 3 else 1), int(told["num_heads"])

@@ -1,0 +1,230 @@
+"""What is made of each operation while a model runs: attention is kept, all else is tagged."""
+
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+
+from attnviz.sources.capture_calls import Attended, Recipe, Stored, some_rows
+from attnviz.sources.capture_kernels import Kernel, kernel_of
+from attnviz.sources.capture_products import SOFTMAX, Product, product_of, softmax_axis, weighting_of
+from attnviz.sources.capture_tags import STATIC, Role, Tag, Tags, same_sequence, spread, tensors_in
+
+MASKED = -1e9
+"""Scores at or below it, or half the dtype's minimum where that is nearer, are masked."""
+_HERE, _TORCH = str(Path(__file__).parent / "capture_"), str(Path(torch.__file__).parent)
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """A module that is running."""
+
+    path: str
+    call: int
+    given: tuple[int, ...]
+
+
+class Watch:
+    """What has been seen so far, in the thread that began it.
+
+    Args:
+        tags: of the tensors that the model works with.
+        wanted: paths of modules; attention elsewhere is not kept. None keeps all.
+    """
+
+    def __init__(self, tags: Tags, wanted: Collection[str] | None) -> None:
+        self.attended: list[Attended] = []
+        self.refused: list[str] = []
+        """Attention that ran but could not be kept, and why."""
+        self.elsewhere: dict[str, None] = {}
+        """Modules with attention that is not wanted."""
+        self.gates: dict[str, None] = {}
+        """Modules in which a softmax weighs values that is none over scores of queries and keys."""
+        self.softmaxes = 0
+        self.operations = 0
+        self._tags, self._wanted = tags, wanted
+        self._stack: list[_Frame] = []
+        self._calls = 0
+        self._folded: tuple[int, int] | None = None
+        self._thread = threading.get_ident()
+
+    def operation(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run one operation, and see what it was."""
+        self.operations += 1
+        out = func(*args, **kwargs)
+        if (kernel := kernel_of(name, func, args, kwargs, out)) is not None:
+            self._kernel(kernel)
+        elif name in SOFTMAX:
+            self._softmax(args, kwargs, out)
+        elif (product := product_of(name, args, kwargs)) is not None:
+            self._product(product, out)
+        else:
+            spread(self._tags, name, args, kwargs, out)
+        return out
+
+    def _kernel(self, kernel: Kernel) -> None:
+        q, k = self._tags.of(kernel.q), self._tags.of(kernel.k)
+        values = kernel.v.detach().clone()
+        self._keep(kernel.recipe, values, kernel.out, (q.lineage, k.lineage), q.folded or k.folded)
+        self._tags.put(kernel.out, self._attended(q.lineage))
+
+    def _softmax(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: torch.Tensor) -> None:
+        self.softmaxes += 1
+        x = next(tensors_in((args, kwargs)))
+        tag, axis = self._tags.of(x), softmax_axis(x, args, kwargs)
+        spread(self._tags, "softmax", (x,), {}, out)
+        if axis is None or tag.static:
+            return
+        made = replace(self._tags.of(out), role=Role.GATE)
+        if tag.role is Role.SCORES or (tag.role is Role.LOGITS and axis in tag.key_axes):
+            lowest = max(MASKED, torch.finfo(x.dtype).min / 2)
+            made = replace(made, role=Role.WEIGHTS, dead=x.detach().amax(axis) <= lowest)
+        self._tags.put(out, made)
+
+    def _product(self, product: Product, out: torch.Tensor) -> None:
+        found = (self._tags.of(product.factors[0]), self._tags.of(product.factors[1]))
+        for i in (0, 1):
+            if found[i].role not in (Role.NONE, Role.LOGITS) and self._weighted(product, i, found, out):
+                return
+        self._tags.put(out, _tag_of_product(product, found))
+
+    def _weighted(self, product: Product, i: int, found: tuple[Tag, Tag], out: torch.Tensor) -> bool:
+        """Whether this product of weights and values is attention, which is then kept."""
+        tag, values = found[i], found[1 - i]
+        read = None if values.static else weighting_of(product, i, out)
+        if read is None:
+            return False
+        if tag.role is Role.GATE:
+            self.gates[self._path()] = None
+            return False
+        if tag.role is Role.SCORES and not _is_normalised(read.weights):
+            return False
+        recipe = Stored(read.weights.detach(), tag.dead, tag.dropped)
+        self._keep(recipe, read.values.detach().clone(), read.out, tag.sides, tag.folded)
+        self._tags.put(out, self._attended(_lineage_of_queries(tag.sides, values.lineage)))
+        return True
+
+    def _attended(self, lineage: int) -> Tag:
+        return Tag(lineage | self._tags.bit())
+
+    def _path(self) -> str:
+        return self._stack[-1].path if self._stack else ""
+
+    def _keep(
+        self,
+        recipe: Recipe,
+        values: torch.Tensor,
+        out: torch.Tensor,
+        sides: tuple[int, int],
+        folded: tuple[int, int] | None,
+    ) -> None:
+        path = self._path()
+        if self._wanted is not None and not any(path == one or path.startswith(f"{one}.") for one in self._wanted):
+            self.elsewhere[path] = None
+            return
+        if values.device.type == "meta":
+            self.refused.append(f"{path or 'the model'}: it ran on the meta device, which holds no numbers")
+            return
+        rows = some_rows(out.shape[-2])
+        frame = self._stack[-1] if self._stack else _Frame("", 0, ())
+        self.attended.append(
+            Attended(
+                path=path,
+                call=frame.call,
+                parent=self._stack[-2].call if len(self._stack) > 1 else 0,
+                given=frame.given,
+                lines=_lines(),
+                recipe=recipe,
+                values=values,
+                rows=rows,
+                out=out.detach()[..., list(rows), :].clone(),
+                cross=not same_sequence(*sides),
+                folded=self._folded or folded,
+                inputs=tuple(self._tags.inputs),
+            )
+        )
+
+    @contextmanager
+    def joining(self, folded: tuple[int, int]) -> Iterator[None]:
+        """While this lasts, batch and heads are joined so."""
+        before, self._folded = self._folded, folded
+        try:
+            yield
+        finally:
+            self._folded = before
+
+    def enter(self, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A module begins."""
+        if threading.get_ident() != self._thread:
+            return
+        self._calls += 1
+        given = list(tensors_in((args, kwargs)))
+        if not self._stack:
+            self._tags.begin(given)
+        self._stack.append(_Frame(path, self._calls, tuple(map(id, given))))
+
+    def leave(self, args: tuple[Any, ...], out: Any) -> None:
+        """A module ends; what it made out of sight comes from what it was given."""
+        if threading.get_ident() != self._thread:
+            return
+        self._stack.pop()
+        unseen = [x for x in tensors_in(out) if not self._tags.known(x)]
+        lineage = 0
+        for x in tensors_in(args) if unseen else ():
+            lineage |= self._tags.of(x).lineage
+        for x in unseen:
+            self._tags.put(x, Tag(lineage))
+
+
+def _tag_of_product(product: Product, found: tuple[Tag, Tag]) -> Tag:
+    """What a product is that is no attention."""
+    if found[0].static and found[1].static:
+        return STATIC
+    lineages = found[0].lineage, found[1].lineage
+    tag = Tag(lineages[0] | lineages[1])
+    static = [i for i in (0, 1) if found[i].static]
+    playing = [one for one in found if one.role not in (Role.NONE, Role.LOGITS)]
+    if playing and static:  # heads that are mixed with each other
+        return replace(tag, role=playing[0].role, sides=playing[0].sides, dropped=playing[0].dropped)
+    folded = found[0].folded or found[1].folded
+    if static:
+        axes = product.own_axes(1 - static[0])
+        return replace(tag, role=Role.LOGITS, sides=lineages, key_axes=axes, folded=folded)
+    if product.own_axes(0) or product.own_axes(1):
+        return replace(tag, role=Role.SCORES, sides=lineages, folded=folded)
+    return tag
+
+
+def _is_normalised(weights: torch.Tensor) -> bool:
+    """Whether these are weights that were made by hand: nothing negative, and each row sums to 1 or is 0."""
+    if weights.device.type == "meta" or not weights.numel():
+        return False
+    sums = weights.detach().float().sum(-1)
+    tolerance = 1e-3 if weights.dtype in (torch.float32, torch.float64) else 2e-2
+    fits = ((sums - 1).abs() <= tolerance) | (sums == 0)
+    return bool(fits.all() & (weights.detach().amin() >= 0) & sums.any())
+
+
+def _lineage_of_queries(sides: tuple[int, int], values: int) -> int:
+    """Of the two factors of the scores, the lineage of the one that is not of the sequence of the values."""
+    one, other = sides
+    if same_sequence(one, other):
+        return one | other
+    return other if same_sequence(one, values) and not same_sequence(other, values) else one
+
+
+def _lines() -> tuple[tuple[CodeType, int], ...]:
+    """Where in the code this is, without what torch and these files add."""
+    lines = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith((_HERE, _TORCH)):
+            lines.append((frame.f_code, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(lines)
