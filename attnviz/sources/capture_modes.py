@@ -2,10 +2,10 @@
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -15,6 +15,8 @@ from attnviz.errors import RequestError
 from attnviz.sources.capture_kernels import batch_and_heads, is_multi_head, open_multi_head
 from attnviz.sources.capture_watch import Watch
 
+Modules: TypeAlias = Mapping[str, torch.nn.Module]
+"""The modules of a model by their paths."""
 _WRAPPER = "_orig_mod"
 """What torch.compile adds to the paths of modules."""
 
@@ -55,33 +57,38 @@ def _name(func: Any) -> str:
     return str(getattr(func, "__name__", "")).partition(".")[0]
 
 
-def has_script(model: torch.nn.Module) -> bool:
+def has_script(modules: Modules) -> bool:
     """Whether TorchScript is in the model: what it runs is seen only as it is carried out."""
-    return any(isinstance(module, torch.jit.ScriptModule) for module in model.modules())
+    return any(isinstance(module, torch.jit.ScriptModule) for module in modules.values())
 
 
 @contextmanager
-def watching(model: torch.nn.Module, watch: Watch) -> Iterator[None]:
-    """Let `watch` see what the calling thread runs, and in which module of `model`.
+def watching(modules: Modules, watch: Watch) -> Iterator[None]:
+    """Let `watch` see what the calling thread runs, and in which of the modules.
 
     Raises:
         RequestError: this thread is watched already.
     """
     with _Alone(), _uncompiled(), ExitStack() as stack:
-        for path, module in model.named_modules():
-            if isinstance(module, torch.jit.ScriptModule):
+        for path, module in modules.items():
+            if isinstance(module, torch.jit.ScriptModule) or _attends_never(module):
                 continue
             name = ".".join(part for part in path.split(".") if part != _WRAPPER)
             before = module.register_forward_pre_hook(partial(_enter, watch, name), with_kwargs=True)
             stack.callback(before.remove)
             after = module.register_forward_hook(partial(_leave, watch), always_call=True)
             stack.callback(after.remove)
-        if has_script(model):
+        if has_script(modules):
             stack.enter_context(_slow_path())
             stack.enter_context(_DispatchMode(watch))
         else:
             stack.enter_context(_FunctionMode(watch))
         yield
+
+
+def _attends_never(module: torch.nn.Module) -> bool:
+    """Whether this is one of torch's own layers without parts, whose path no attention has."""
+    return type(module).__module__.startswith("torch.nn.modules.") and not module._modules
 
 
 def _enter(watch: Watch, path: str, _: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ _BROADCAST = "αβγδεζηθικλμνξοπρστυφχψω"
 
 _PLAIN = frozenset({"matmul", "__matmul__", "mm", "bmm", "mv"})
 _ADDING = frozenset({"baddbmm", "addmm", "baddbmm_", "addmm_", "addmv"})
+_PRODUCTS = _PLAIN | _ADDING | {"einsum", "linear", "__rmatmul__"}
 SOFTMAX = frozenset({"softmax", "_softmax", "_safe_softmax", "special_softmax", "log_softmax", "_log_softmax"})
 
 
@@ -42,6 +43,8 @@ class Weighting:
 
 def product_of(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Product | None:
     """The product that the function `name` makes of its arguments; None where it makes none of two tensors."""
+    if name not in _PRODUCTS:
+        return None
     if name == "einsum":
         return _einsum(args)
     parts = [*args, *kwargs.values()]
@@ -53,7 +56,7 @@ def product_of(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Produc
     if name == "linear" and len(factors) > 1 and factors[1].ndim == 2:
         lead = _BROADCAST[: factors[0].ndim - 1]
         return Product((factors[0], factors[1]), (f"{lead}d", "kd"), f"{lead}k")
-    if (name not in _PLAIN | _ADDING and name != "__rmatmul__") or len(factors) != 2:
+    if name == "linear" or len(factors) != 2:
         return None
     x, y = factors
     own_x, own_y = ("" if x.ndim == 1 else "q"), ("" if y.ndim == 1 else "d")

@@ -1,7 +1,7 @@
 """Provenance while a model runs: for each tensor, which sequences it comes from and what part it plays in attention."""
 
 import weakref
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -48,6 +48,8 @@ class Tag:
     """Weights: booleans [..., query], True where every score was masked."""
 
 
+LEARNED = 1
+"""The lineage of a sequence that is part of the model."""
 STATIC = Tag(static=True)
 PLAIN = Tag()
 
@@ -139,32 +141,34 @@ _RANK = (Role.WEIGHTS, Role.SCORES, Role.GATE, Role.LOGITS)
 
 def spread(tags: Tags, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
     """Tag what an operation made after what it was made from."""
-    if name == "__setitem__" and isinstance(args[0], torch.Tensor):
+    if name == "__setitem__":
         out = args[0]
-    outputs = list(tensors_in(out))
+    outputs = tensors_in(out)
     if not outputs:
         return
-    sources = list(tensors_in((args, kwargs.values())))
+    sources = tensors_in(args) + tensors_in(kwargs)
     found = [tags.of(x) for x in sources]
-    lineage = 0
+    lineage, static, playing = 0, True, False
     for one in found:
         lineage |= one.lineage
-    static = all(one.static for one in found)
-    leading = _leading(name, found)
+        static = static and one.static
+        playing = playing or one.role is not Role.NONE
+    plain = STATIC if static else Tag(lineage)
+    leading = _leading(name, found) if playing else None
     dropped = leading is not None and name in _DROPOUT and _drops(args, kwargs)
     for x in outputs:
-        tag = Tag(lineage, static)
+        tag = plain
         if leading is not None and x.is_floating_point():
             tag = _passed_on(tag, found[leading], sources[leading], x, name)
             tag = replace(tag, dropped=True) if dropped else tag
-        folded = _folded(name, found, sources, x)
+        folded = _folded(name, found, sources, x) if x.ndim == 3 and sources else None
         tags.put(x, tag if folded is None else replace(tag, folded=folded))
 
 
 def _leading(name: str, found: list[Tag]) -> int | None:
     """The source whose role its results have."""
     roles = [i for i, tag in enumerate(found) if tag.role is not Role.NONE]
-    if not roles or (name in _JOINING and len(found) > 2 and len(roles) < len(found) - 1):
+    if name in _JOINING and len(found) > 2 and len(roles) < len(found) - 1:
         return None
     return min(roles, key=lambda i: _RANK.index(found[i].role))
 
@@ -185,8 +189,6 @@ def _passed_on(tag: Tag, role: Tag, source: torch.Tensor, x: torch.Tensor, name:
 
 def _folded(name: str, found: list[Tag], sources: list[torch.Tensor], x: torch.Tensor) -> tuple[int, int] | None:
     """The two axes that are one in the first axis of `x`, now or since an operation before this one."""
-    if x.ndim != 3 or not sources:
-        return None
     first = sources[0]
     if first.ndim == 4 and first.shape[0] * first.shape[1] == x.shape[0] and first.shape[2:] == x.shape[1:]:
         return first.shape[0], first.shape[1]
@@ -205,12 +207,16 @@ def _drops(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return bool(training) and p > 0
 
 
-def tensors_in(value: Any, depth: int = 3) -> Iterator[torch.Tensor]:
+def tensors_in(value: Any, depth: int = 3) -> list[torch.Tensor]:
     """The tensors in nested tuples, lists and dicts."""
     if isinstance(value, torch.Tensor):
-        yield value
-    elif depth and isinstance(value, dict):
-        yield from tensors_in(list(value.values()), depth - 1)
-    elif depth and isinstance(value, Collection) and not isinstance(value, str | bytes | torch.Size):
-        for part in value:
-            yield from tensors_in(part, depth - 1)
+        return [value]
+    if not isinstance(value, tuple | list | dict) or not value:
+        return []
+    found = []
+    for part in value.values() if isinstance(value, dict) else value:
+        if isinstance(part, torch.Tensor):
+            found.append(part)
+        elif depth and isinstance(part, tuple | list | dict):
+            found += tensors_in(part, depth - 1)
+    return found

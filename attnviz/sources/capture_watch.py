@@ -14,7 +14,7 @@ import torch
 from attnviz.sources.capture_calls import Attended, Recipe, Stored, some_rows
 from attnviz.sources.capture_kernels import Kernel, kernel_of
 from attnviz.sources.capture_products import SOFTMAX, Product, product_of, softmax_axis, weighting_of
-from attnviz.sources.capture_tags import STATIC, Role, Tag, Tags, same_sequence, spread, tensors_in
+from attnviz.sources.capture_tags import LEARNED, STATIC, Role, Tag, Tags, same_sequence, spread, tensors_in
 
 MASKED = -1e9
 """Scores at or below it, or half the dtype's minimum where that is nearer, are masked."""
@@ -71,12 +71,12 @@ class Watch:
     def _kernel(self, kernel: Kernel) -> None:
         q, k = self._tags.of(kernel.q), self._tags.of(kernel.k)
         values = kernel.v.detach().clone()
-        self._keep(kernel.recipe, values, kernel.out, (q.lineage, k.lineage), q.folded or k.folded)
-        self._tags.put(kernel.out, self._attended(q.lineage))
+        self._keep(kernel.recipe, values, kernel.out, (_side(q), _side(k)), q.folded or k.folded)
+        self._tags.put(kernel.out, self._attended(_side(q)))
 
     def _softmax(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: torch.Tensor) -> None:
         self.softmaxes += 1
-        x = next(tensors_in((args, kwargs)))
+        x = tensors_in((args, kwargs))[0]
         tag, axis = self._tags.of(x), softmax_axis(x, args, kwargs)
         spread(self._tags, "softmax", (x,), {}, out)
         if axis is None or tag.static:
@@ -164,7 +164,7 @@ class Watch:
         if threading.get_ident() != self._thread:
             return
         self._calls += 1
-        given = list(tensors_in((args, kwargs)))
+        given = tensors_in(args) + tensors_in(kwargs)
         if not self._stack:
             self._tags.begin(given)
         self._stack.append(_Frame(path, self._calls, tuple(map(id, given))))
@@ -186,19 +186,22 @@ def _tag_of_product(product: Product, found: tuple[Tag, Tag]) -> Tag:
     """What a product is that is no attention."""
     if found[0].static and found[1].static:
         return STATIC
-    lineages = found[0].lineage, found[1].lineage
-    tag = Tag(lineages[0] | lineages[1])
+    sides = _side(found[0]), _side(found[1])
+    lineage, folded = found[0].lineage | found[1].lineage, found[0].folded or found[1].folded
     static = [i for i in (0, 1) if found[i].static]
     playing = [one for one in found if one.role not in (Role.NONE, Role.LOGITS)]
     if playing and static:  # heads that are mixed with each other
-        return replace(tag, role=playing[0].role, sides=playing[0].sides, dropped=playing[0].dropped)
-    folded = found[0].folded or found[1].folded
+        return replace(playing[0], lineage=lineage, dead=None)
     if static:
-        axes = product.own_axes(1 - static[0])
-        return replace(tag, role=Role.LOGITS, sides=lineages, key_axes=axes, folded=folded)
+        return Tag(lineage, role=Role.LOGITS, sides=sides, folded=folded, key_axes=product.own_axes(1 - static[0]))
     if product.own_axes(0) or product.own_axes(1):
-        return replace(tag, role=Role.SCORES, sides=lineages, folded=folded)
-    return tag
+        return Tag(lineage, role=Role.SCORES, sides=sides, folded=folded)
+    return Tag(lineage)
+
+
+def _side(tag: Tag) -> int:
+    """The lineage of queries or keys."""
+    return LEARNED if tag.static else tag.lineage
 
 
 def _is_normalised(weights: torch.Tensor) -> bool:

@@ -12,7 +12,7 @@ from attnviz.errors import AttnvizError, RequestError
 from attnviz.maps import AttentionMap, AttentionRecord, StackedHeads, Weights
 from attnviz.sources.capture_labels import Labels
 from attnviz.sources.capture_leads import leads_of
-from attnviz.sources.capture_modes import has_script, watching
+from attnviz.sources.capture_modes import Modules, has_script, watching
 from attnviz.sources.capture_names import Named, heads_together, named
 from attnviz.sources.capture_tags import Tags
 from attnviz.sources.capture_watch import Watch
@@ -50,24 +50,29 @@ def capture(model: torch.nn.Module, *, modules: Collection[str] | None = None) -
     """
     if not isinstance(model, torch.nn.Module):
         raise RequestError(f"capture takes a torch.nn.Module, got {type(model).__name__}")
-    _check_paths(model, modules)
-    static = [*model.parameters(), *model.buffers()]
-    tags = Tags(static, strangers_are_inputs=has_script(model))
+    there = dict(model.named_modules())
+    _check_paths(there, modules)
+    static = [one for module in there.values() for one in _own_tensors(module)]
+    tags = Tags(static, strangers_are_inputs=has_script(there))
     watch = Watch(tags, modules)
     seen = Seen(model, watch)
     try:
-        with watching(model, watch):
+        with watching(there, watch):
             yield seen
     finally:
         tags.clear()
         seen._closed = True
 
 
-def _check_paths(model: torch.nn.Module, modules: Collection[str] | None) -> None:
-    if isinstance(modules, str):
-        raise RequestError(f"modules is a list of paths, got one string: [{modules!r}]")
-    there = [name for name, _ in model.named_modules()]
-    for path in modules or ():
+def _own_tensors(module: torch.nn.Module) -> Iterator[torch.Tensor]:
+    yield from module.parameters(recurse=False)
+    yield from module.buffers(recurse=False)
+
+
+def _check_paths(there: Modules, wanted: Collection[str] | None) -> None:
+    if isinstance(wanted, str):
+        raise RequestError(f"modules is a list of paths, got one string: write [{wanted!r}]")
+    for path in wanted or ():
         if path not in there:
             near = get_close_matches(path, there, n=1)
             meant = f"; did you mean {near[0]!r}?" if near else ""
