@@ -119,6 +119,7 @@ def test_the_package_alone_loads_nothing_heavy() -> None:
         ("attnviz.attend('The cat', model='scratch').save('FOLDER/a.npz')", {"numpy"}),
         ("attnviz.load", {"numpy"}),
         ("from attnviz.lessons.registry import run_lesson; run_lesson('heads')", {"numpy"}),
+        ("attnviz.capture", {"numpy", "torch"}),
         ("import attnviz.render, attnviz.sources.registry, attnviz.select", {"numpy"}),
     ],
 )

@@ -113,6 +113,8 @@ class _Alone:
         self._running.yes = False
 
 
+_COMPILING = "torch._dynamo", "torch.nn.attention.flex_attention"
+"""Without these modules nothing is compiled."""
 _lock = threading.Lock()
 _uncompiled_stack = ExitStack()
 _n_uncompiled = 0
@@ -122,7 +124,7 @@ _n_uncompiled = 0
 def _uncompiled() -> Iterator[None]:
     """While any thread is watched, compiled modules run as they were written: torch has one switch for all threads."""
     global _n_uncompiled  # noqa: PLW0603 - the switch is global
-    if "torch._dynamo" not in sys.modules:  # nothing has been compiled, and importing it takes seconds
+    if not any(name in sys.modules for name in _COMPILING):  # importing the compiler takes seconds
         yield
         return
     with _lock:
