@@ -323,7 +323,21 @@ def test_the_meta_device_holds_no_numbers() -> None:
     model = Attention(STYLES["functional_softmax"]).to("meta")
     with capture(model) as seen:
         model(*(x.to("meta") for x in inputs()))
-    with pytest.raises(AttnvizError, match="meta device, which holds no numbers"):
+    with pytest.raises(AttnvizError, match="the model: it ran on the meta device"):
+        seen.record()
+
+
+def test_inside_vmap_there_are_no_numbers() -> None:
+    model, (x, context) = Attention(STYLES["by_hand"]), inputs()
+    with torch.no_grad(), capture(model) as seen:
+        out = torch.vmap(model)(x[:, None], context[:, None])
+    torch.testing.assert_close(out[:, 0], model(x, context))
+    with pytest.raises(AttnvizError, match="no attention ran"):
+        seen.record()
+    model = Attention(STYLES["sdpa"])
+    with torch.no_grad(), capture(model) as seen:
+        torch.vmap(model)(x[:, None], context[:, None])
+    with pytest.raises(AttnvizError, match="inside vmap"):
         seen.record()
 
 

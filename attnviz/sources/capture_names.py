@@ -1,12 +1,15 @@
 """What attention that ran is called: heads put together, layers numbered, stacks told apart."""
 
 import re
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from attnviz.maps import Kind, Stack
 from attnviz.sources.capture_calls import Attended
+
+_NUMBER = re.compile(r"(?<![^.])[0-9]{1,9}(?![^.])")
+"""A part of a path that is a number."""
 
 
 @dataclass(frozen=True)
@@ -30,27 +33,34 @@ def named(groups: Sequence[tuple[Attended, ...]], model: str) -> list[Named]:
     """
     paths = [_path(group) for group in groups]
     kinds = [_kind(group) for group in groups]
+    layers = layer_numbers(paths, kinds)
     seen: Counter[str] = Counter()
     result = []
-    for i, group in enumerate(groups):
-        same = [paths[j] for j in range(len(groups)) if kinds[j] == kinds[i]]
-        at = sum(kinds[j] == kinds[i] for j in range(i))
-        number = seen[paths[i]]
-        seen[paths[i]] += 1
-        name = (paths[i] or model) + (f"#{number}" if number else "")
-        result.append(Named(name, layer_numbers(same)[at], *kinds[i], group))
+    for path, kind, layer, group in zip(paths, kinds, layers, groups, strict=True):
+        name = (path or model) + (f"#{seen[path]}" if seen[path] else "")
+        seen[path] += 1
+        result.append(Named(name, layer, *kind, group))
     return result
 
 
-def layer_numbers(paths: Sequence[str]) -> list[int]:
-    """The layers of attention of one kind: the number in each path where each has one of its own, else the order.
+def layer_numbers(paths: Sequence[str], kinds: Sequence[Hashable]) -> list[int]:
+    """Which layer of its kind each attention is: as the model counts where its paths do, else in order.
 
-    >>> layer_numbers(["h.1.attn", "h.3.attn"]), layer_numbers(["a.0.b.0", "a.0.b.1"]), layer_numbers(["x", "x"])
-    ([1, 3], [0, 1], [0, 1])
+    Of paths that differ in their numbers alone, the first number that is another in each of them counts the layers.
+
+    >>> layer_numbers(["h.1.attn", "h.3.attn", "pool"], "eee"), layer_numbers(["a.0.b.0", "a.0.b.1", "a.1.b.0"], "eee")
+    ([1, 3, 2], [0, 1, 2])
     """
-    numbers = [re.findall(r"(?<![^.])[0-9]{1,9}(?![^.])", path) for path in paths]
-    own = [int(found[0]) for found in numbers if len(found) == 1]
-    return own if len(set(own)) == len(paths) else list(range(len(paths)))
+    alike: defaultdict[tuple[str, Hashable], list[int]] = defaultdict(list)
+    for i, (path, kind) in enumerate(zip(paths, kinds, strict=True)):
+        alike[_NUMBER.sub("#", path), kind].append(i)
+    layers = [sum(kind == before for before in kinds[:i]) for i, kind in enumerate(kinds)]
+    for indices in alike.values():
+        columns = zip(*(map(int, _NUMBER.findall(paths[i])) for i in indices), strict=True)
+        counting = [column for column in columns if len(set(column)) == len(column)]
+        for i, layer in zip(indices, counting[0] if counting else (), strict=False):
+            layers[i] = layer
+    return layers
 
 
 def _kind(group: tuple[Attended, ...]) -> tuple[Stack, Kind]:

@@ -128,8 +128,9 @@ class Watch:
         if self._wanted is not None and not any(path == one or path.startswith(f"{one}.") for one in self._wanted):
             self.elsewhere[path] = None
             return
-        if values.device.type == "meta":
-            self.refused.append(f"{path or 'the model'}: it ran on the meta device, which holds no numbers")
+        if not _holds_numbers(values):
+            where = "on the meta device" if values.device.type == "meta" else "inside vmap, or with fake tensors"
+            self.refused.append(f"{path or 'the model'}: it ran {where}, and no numbers are there to keep")
             return
         rows = some_rows(out.shape[-2])
         frame = self._stack[-1] if self._stack else _Frame("", 0, ())
@@ -206,12 +207,18 @@ def _side(tag: Tag) -> int:
 
 def _is_normalised(weights: torch.Tensor) -> bool:
     """Whether these are weights that were made by hand: nothing negative, and each row sums to 1 or is 0."""
-    if weights.device.type == "meta" or not weights.numel():
+    if not _holds_numbers(weights) or not weights.numel():
         return False
     sums = weights.detach().float().sum(-1)
     tolerance = 1e-3 if weights.dtype in (torch.float32, torch.float64) else 2e-2
     fits = ((sums - 1).abs() <= tolerance) | (sums == 0)
     return bool(fits.all() & (weights.detach().amin() >= 0) & sums.any())
+
+
+def _holds_numbers(x: torch.Tensor) -> bool:
+    """Whether numbers can be read: not of meta and fake tensors, and not inside torch.func transforms."""
+    fake = x.device.type == "meta" or getattr(x, "fake_mode", None) is not None
+    return not fake and not torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 
 def _lineage_of_queries(sides: tuple[int, int], values: int) -> int:
