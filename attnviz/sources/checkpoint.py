@@ -33,7 +33,7 @@ class Checkpoint:
     def __init__(self, folder: Path, dtype: type[np.floating[Any]] = np.float32) -> None:
         self.folder = folder
         self.dtype = dtype
-        self.config = _read_config(folder)
+        self.config = read_config(folder)
         self._buffers: dict[tuple[int, ...], npt.NDArray[np.float32]] = {}
 
     @cached_property
@@ -144,7 +144,13 @@ def widen_into(half: npt.NDArray[np.float16], out: npt.NDArray[np.float32]) -> n
     return out
 
 
-def _read_config(folder: Path) -> Mapping[str, Any]:
+def read_config(folder: Path) -> Mapping[str, Any]:
+    """The configuration of a checkpoint folder.
+
+    Raises:
+        RequestError: there is no such folder, or it is no checkpoint.
+        AttnvizError: its config.json is damaged.
+    """
     kind = kind_at(folder)
     if kind != "folder":
         what = "does not exist" if kind == "nothing" else "is a file, not a checkpoint folder"
