@@ -132,3 +132,4 @@ def test_steps_of_generation_are_self_attention() -> None:
     _, whole = run(model, input_ids=ids)
     np.testing.assert_allclose(maps[5].rows(0, 1)[:, 0], whole.record().weights[2, :, -1], atol=1e-6)
     assert maps[5].query.text == ("t10",)
+    assert [one.layer for one in maps] == [0, 1, 2, 0, 1, 2]

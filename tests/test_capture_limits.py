@@ -341,6 +341,48 @@ def test_inside_vmap_there_are_no_numbers() -> None:
         seen.record()
 
 
+def test_numbers_that_are_none_are_refused() -> None:
+    class Broken(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return (x @ x.mT * float("nan")).softmax(-1) @ x
+
+    model = Broken()
+    with torch.no_grad(), capture(model) as seen:
+        model(torch.ones(2, 3, 4))
+    with pytest.raises(AttnvizError, match="Broken: left out: they are negative or no numbers"):
+        seen.record()
+
+
+@pytest.mark.parametrize(("n", "m", "batch"), [(0, 3, 2), (3, 0, 2), (3, 4, 0)])
+@pytest.mark.parametrize("fused", [True, False])
+def test_no_tokens(fused: bool, n: int, m: int, batch: int) -> None:
+    class Small(nn.Module):
+        def forward(self, q: Tensor, k: Tensor) -> Tensor:
+            return nn.functional.scaled_dot_product_attention(q, k, k) if fused else (q @ k.mT).softmax(-1) @ k
+
+    model = Small()
+    with torch.no_grad(), capture(model) as seen:
+        out = model(torch.ones(batch, n, 8), torch.ones(batch, m, 8))
+    assert out.shape == (batch, n, 8)
+    with pytest.raises(AttnvizError, match="it ran on no tokens"):
+        seen.record()
+
+
+def test_nested_tensors_are_refused() -> None:
+    x = torch.nested.nested_tensor([torch.ones(3, 8), torch.ones(5, 8)], layout=torch.jagged)
+
+    class Ragged(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            x = x.unflatten(-1, (2, 4)).transpose(1, 2)  # type: ignore[no-untyped-call]
+            return nn.functional.scaled_dot_product_attention(x, x, x)
+
+    model = Ragged()
+    with torch.no_grad(), capture(model) as seen:
+        model(x)
+    with pytest.raises(AttnvizError, match="with nested tensors"):
+        seen.record()
+
+
 def test_a_map_that_does_not_explain_the_output_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     real = capture_calls.Computed
 
@@ -455,7 +497,7 @@ def test_a_module_that_is_called_again_is_numbered() -> None:
         model(torch.randn(2, 5, 8))
     record = seen.record()
     assert [one.name for one in record.maps] == ["attention", "attention#1", "attention#2"]
-    assert [one.layer for one in record.maps] == [0, 1, 2]
+    assert [one.layer for one in record.maps] == [0, 1, 2]  # it is the layers that share their weights
     assert not np.array_equal(record.weights[0], record.weights[1])
 
 

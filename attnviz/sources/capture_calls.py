@@ -5,7 +5,6 @@ from types import CodeType
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from attnviz.arrays import to_numpy
@@ -52,11 +51,11 @@ class Stored:
     def item(self, leads: Leads, index: int) -> tuple[Weights, tuple[str, ...]]:
         """The weights of one item; rows that may attend to nothing are 0, whatever the model has there."""
         array = to_numpy(leads.item(self.weights, index))
-        empty: npt.NDArray[np.bool_] = np.asarray(np.isnan(array).all(axis=-1))
+        empty = np.zeros(array.shape[:-1], np.bool_)
         if self.dead is not None and self.dead.numel() == self.weights[..., 0].numel():
             rows = leads.item(self.dead.reshape(self.weights.shape[:-1])[..., None], index)[..., 0].cpu().numpy()
             uniform = array.max(axis=-1) == array.min(axis=-1)
-            empty |= rows & uniform
+            empty = rows & (uniform | np.isnan(array).all(axis=-1))
         notes = []
         if empty.any():
             array = np.where(empty[..., None], array.dtype.type(0), array)
@@ -120,7 +119,7 @@ class Attended:
     recipe: Recipe
     values: torch.Tensor
     """[..., key, d_value]."""
-    rows: tuple[int, ...]
+    rows: range
     """Some queries, and what the kernel gave for them:"""
     out: torch.Tensor
     """[..., row, d_value]."""
@@ -154,10 +153,11 @@ class Attended:
         return None
 
 
-def some_rows(n: int) -> tuple[int, ...]:
-    """The queries by which attention is verified: the first, the last and two between.
+def some_rows(n: int) -> range:
+    """The queries by which attention is verified: the last and up to three before it, evenly apart.
 
-    >>> some_rows(10), some_rows(1)
-    ((0, 3, 6, 9), (0,))
+    >>> list(some_rows(10)), list(some_rows(2))
+    ([0, 3, 6, 9], [0, 1])
     """
-    return tuple(sorted({i * (n - 1) // 3 for i in range(4)})) if n else ()
+    step = max(1, -(-n // 4))
+    return range((n - 1) % step, n, step)

@@ -92,11 +92,13 @@ def _attends_never(module: torch.nn.Module) -> bool:
 
 
 def _enter(watch: Watch, path: str, _: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    watch.enter(path, args, kwargs)
+    with torch._C.DisableTorchFunction():  # looking at tensors is no part of the run
+        watch.enter(path, args, kwargs)
 
 
 def _leave(watch: Watch, _: torch.nn.Module, args: tuple[Any, ...], out: Any) -> None:
-    watch.leave(args, out)  # what a hook returns would take the place of the module's output
+    with torch._C.DisableTorchFunction():
+        watch.leave(args, out)  # what a hook returns would take the place of the module's output
 
 
 class _Alone:

@@ -56,10 +56,12 @@ def layer_numbers(paths: Sequence[str], kinds: Sequence[Hashable]) -> list[int]:
         alike[_NUMBER.sub("#", path), kind].append(i)
     layers = [sum(kind == before for before in kinds[:i]) for i, kind in enumerate(kinds)]
     for indices in alike.values():
-        columns = zip(*(map(int, _NUMBER.findall(paths[i])) for i in indices), strict=True)
-        counting = [column for column in columns if len(set(column)) == len(column)]
-        for i, layer in zip(indices, counting[0] if counting else (), strict=False):
-            layers[i] = layer
+        modules = list(dict.fromkeys(paths[i] for i in indices))
+        columns = zip(*(map(int, _NUMBER.findall(path)) for path in modules), strict=True)
+        counting = [dict(zip(modules, column, strict=True)) for column in columns if len(set(column)) == len(column)]
+        if counting and (len(modules) > 1 or len(indices) == 1):  # a single module that is called again has no number
+            for i in indices:
+                layers[i] = counting[0][paths[i]]
     return layers
 
 

@@ -39,6 +39,8 @@ class Weighting:
     """[..., key, d_value], each axis before the last two as in the weights, or 1."""
     out: torch.Tensor
     """[..., query, d_value]."""
+    rows: torch.Tensor | None
+    """[..., query, 1]: what was known of each row of the weights."""
 
 
 def product_of(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Product | None:
@@ -84,8 +86,15 @@ def _einsum(args: Sequence[Any]) -> Product | None:
     return Product((operands[0], operands[1]), (spelled[0], spelled[1]), result.replace("...", lead))
 
 
-def weighting_of(product: Product, i: int, out: torch.Tensor) -> Weighting | None:
-    """The product read as weights, which are factor `i`, times values; None where it cannot be that."""
+def weighting_of(product: Product, i: int, out: torch.Tensor, rows: torch.Tensor | None = None) -> Weighting | None:
+    """The product read as weights times values; None where it cannot be that.
+
+    Args:
+        product: of two tensors.
+        i: which of its factors are the weights.
+        out: its result.
+        rows: something of each row of the weights, in the order of their axes, that of the keys being 1.
+    """
     weights, values = product.factors[i], product.factors[1 - i]
     axes, value_axes, out_axes = product.axes[i], product.axes[1 - i], product.out_axes
     keys = [a for a in axes if a in value_axes and a not in out_axes]
@@ -96,10 +105,13 @@ def weighting_of(product: Product, i: int, out: torch.Tensor) -> Weighting | Non
     query = axes[own[0]] if own else ""
     lead = "".join(a for a in axes if a not in query + keys[0])
     width = "".join(a for a in value_axes if a not in axes)
+    if rows is not None and rows.shape == (*weights.shape[:key], 1, *weights.shape[key + 1 :]):
+        rows = _ordered(rows, axes, lead, query, keys[0])
     return Weighting(
         _ordered(weights, axes, lead, query, keys[0]),
         _ordered(values, value_axes, lead, keys[0], width),
         _ordered(out, out_axes, lead, query, width),
+        rows,
     )
 
 

@@ -45,7 +45,7 @@ class Tag:
     dropped: bool = False
     """Weights after dropout."""
     dead: torch.Tensor | None = None
-    """Weights: booleans [..., query], True where every score was masked."""
+    """Weights: booleans with the axis of the keys being 1, True where every score was masked."""
 
 
 LEARNED = 1
@@ -112,7 +112,7 @@ class Tags:
         """Tag `x` as an input."""
         tag = Tag(self.bit())
         self.put(x, tag)
-        self.inputs.append(Given(tuple(x.shape), x.is_floating_point()))
+        self.inputs.append(Given(() if x.is_nested else tuple(x.shape), x.is_floating_point()))
         return tag
 
     def begin(self, given: Iterable[torch.Tensor]) -> None:
@@ -158,10 +158,10 @@ def spread(tags: Tags, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
     dropped = leading is not None and name in _DROPOUT and _drops(args, kwargs)
     for x in outputs:
         tag = plain
-        if leading is not None and x.is_floating_point():
+        if leading is not None and x.is_floating_point() and not x.is_nested:
             tag = _passed_on(tag, found[leading], sources[leading], x, name)
             tag = replace(tag, dropped=True) if dropped else tag
-        folded = _folded(name, found, sources, x) if x.ndim == 3 and sources else None
+        folded = _folded(name, found, sources, x) if x.ndim == 3 and sources and not x.is_nested else None
         tags.put(x, tag if folded is None else replace(tag, folded=folded))
 
 
@@ -181,7 +181,7 @@ def _passed_on(tag: Tag, role: Tag, source: torch.Tensor, x: torch.Tensor, name:
         return tag
     if role.role is Role.LOGITS and (name in _TURNING or x.shape[-2:] != source.shape[-2:]):
         return tag
-    dead = role.dead if x.numel() == source.numel() else None
+    dead = role.dead if whole else None
     return replace(
         tag, role=role.role, sides=role.sides, key_axes=role.key_axes, dropped=role.dropped, dead=dead, static=False
     )

@@ -83,8 +83,7 @@ class Watch:
             return
         made = replace(self._tags.of(out), role=Role.GATE)
         if tag.role is Role.SCORES or (tag.role is Role.LOGITS and axis in tag.key_axes):
-            lowest = max(MASKED, torch.finfo(x.dtype).min / 2)
-            made = replace(made, role=Role.WEIGHTS, dead=x.detach().amax(axis) <= lowest)
+            made = replace(made, role=Role.WEIGHTS, dead=_dead(x.detach(), axis))
         self._tags.put(out, made)
 
     def _product(self, product: Product, out: torch.Tensor) -> None:
@@ -97,7 +96,7 @@ class Watch:
     def _weighted(self, product: Product, i: int, found: tuple[Tag, Tag], out: torch.Tensor) -> bool:
         """Whether this product of weights and values is attention, which is then kept."""
         tag, values = found[i], found[1 - i]
-        read = None if values.static else weighting_of(product, i, out)
+        read = None if values.static else weighting_of(product, i, out, tag.dead)
         if read is None:
             return False
         if tag.role is Role.GATE:
@@ -105,7 +104,7 @@ class Watch:
             return False
         if tag.role is Role.SCORES and not _is_normalised(read.weights):
             return False
-        recipe = Stored(read.weights.detach(), tag.dead, tag.dropped)
+        recipe = Stored(read.weights.detach(), read.rows, tag.dropped)
         self._keep(recipe, read.values.detach().clone(), read.out, tag.sides, tag.folded)
         self._tags.put(out, self._attended(_lineage_of_queries(tag.sides, values.lineage)))
         return True
@@ -129,8 +128,11 @@ class Watch:
             self.elsewhere[path] = None
             return
         if not _holds_numbers(values):
-            where = "on the meta device" if values.device.type == "meta" else "inside vmap, or with fake tensors"
-            self.refused.append(f"{path or 'the model'}: it ran {where}, and no numbers are there to keep")
+            where = "on the meta device" if values.device.type == "meta" else "inside vmap, or with nested tensors"
+            self.refused.append(f"{path or 'the model'}: it ran {where}, where there are no numbers to keep")
+            return
+        if 0 in recipe.sizes:
+            self.refused.append(f"{path or 'the model'}: it ran on no tokens ({' × '.join(map(str, recipe.sizes))})")
             return
         rows = some_rows(out.shape[-2])
         frame = self._stack[-1] if self._stack else _Frame("", 0, ())
@@ -144,7 +146,7 @@ class Watch:
                 recipe=recipe,
                 values=values,
                 rows=rows,
-                out=out.detach()[..., list(rows), :].clone(),
+                out=out.detach()[..., rows.start : rows.stop : rows.step, :].clone(),
                 cross=not same_sequence(*sides),
                 folded=self._folded or folded,
                 inputs=tuple(self._tags.inputs),
@@ -205,6 +207,13 @@ def _side(tag: Tag) -> int:
     return LEARNED if tag.static else tag.lineage
 
 
+def _dead(scores: torch.Tensor, axis: int) -> torch.Tensor | None:
+    """Where every score is masked."""
+    if not _holds_numbers(scores) or not scores.is_floating_point() or not scores.numel():
+        return None
+    return scores.amax(axis, keepdim=True) <= max(MASKED, torch.finfo(scores.dtype).min / 2)
+
+
 def _is_normalised(weights: torch.Tensor) -> bool:
     """Whether these are weights that were made by hand: nothing negative, and each row sums to 1 or is 0."""
     if not _holds_numbers(weights) or not weights.numel():
@@ -216,9 +225,9 @@ def _is_normalised(weights: torch.Tensor) -> bool:
 
 
 def _holds_numbers(x: torch.Tensor) -> bool:
-    """Whether numbers can be read: not of meta and fake tensors, and not inside torch.func transforms."""
-    fake = x.device.type == "meta" or getattr(x, "fake_mode", None) is not None
-    return not fake and not torch._C._functorch.is_functorch_wrapped_tensor(x)
+    """Whether numbers can be read: not of meta, fake and nested tensors, and not inside torch.func transforms."""
+    unreal = x.device.type == "meta" or x.is_nested or getattr(x, "fake_mode", None) is not None
+    return not unreal and not torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 
 def _lineage_of_queries(sides: tuple[int, int], values: int) -> int:

@@ -35,6 +35,9 @@ Part: TypeAlias = Literal["encoder", "decoder", "cross"]
 _UNUSED = re.compile(r"(^|\.)(pooler|lm_head|cls|classifier|score)(\.|$)")
 """Tensors that a checkpoint may lack: attention does not depend on them."""
 
+_LAYERS = "num_hidden_layers", "num_decoder_layers", "encoder_layers", "decoder_layers"
+_HEADS = "num_attention_heads", "encoder_attention_heads", "decoder_attention_heads"
+
 
 def open_huggingface(folder: Path, placing: Placing = NUMPY) -> "HuggingFace":
     """The model in `folder`, of any type that transformers knows itself.
@@ -139,13 +142,20 @@ class HuggingFace:
 
     @property
     def n_layers(self) -> int:
-        """How many layers there are; in some models not all of them attend."""
-        return int(self._settings.num_hidden_layers)
+        """How many layers there are, in the larger part of a model that has two; not all of them need attend."""
+        return max(self._numbers(_LAYERS))
 
     @property
     def n_heads(self) -> int:
-        """How many heads a layer has."""
-        return int(self._settings.num_attention_heads)
+        """How many heads a layer has, in the part that has more of them."""
+        return max(self._numbers(_HEADS))
+
+    def _numbers(self, names: Sequence[str]) -> set[int]:
+        """The numbers that the configuration has under these names."""
+        found = {number for name in names if isinstance(number := getattr(self._settings, name, None), int)}
+        if not found:
+            raise AttnvizError(f"{self._folder}: its configuration does not say {names[0]}")
+        return found
 
     @cached_property
     def provenance(self) -> Provenance:
@@ -202,11 +212,12 @@ class HuggingFace:
 
     def _modules(self, layers: Collection[int]) -> list[str] | None:
         """The paths of these layers; None where the model has no list of them."""
+        sizes = self._numbers(_LAYERS)
         lists = [
-            name for name, module in self._model.named_modules()
-            if isinstance(module, torch.nn.ModuleList) and len(module) == self.n_layers
+            (name, len(module)) for name, module in self._model.named_modules()
+            if isinstance(module, torch.nn.ModuleList) and len(module) in sizes
         ]  # fmt: skip
-        return [f"{name}.{layer}" for name in lists for layer in layers] or None
+        return [f"{name}.{layer}" for name, size in lists for layer in layers if layer < size] or None
 
     def _encoded(self, text: str, *, truncate: bool) -> tuple[torch.Tensor, Tokens, tuple[str, ...]]:
         """`text` as ids [1, token] and as tokens."""

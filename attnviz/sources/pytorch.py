@@ -52,8 +52,8 @@ def capture(model: torch.nn.Module, *, modules: Collection[str] | None = None) -
         raise RequestError(f"capture takes a torch.nn.Module, got {type(model).__name__}")
     there = dict(model.named_modules())
     _check_paths(there, modules)
-    static = [one for module in there.values() for one in _own_tensors(module)]
-    tags = Tags(static, strangers_are_inputs=has_script(there))
+    own = (one for module in there.values() for kind in (module._parameters, module._buffers) for one in kind.values())
+    tags = Tags([one for one in own if one is not None], strangers_are_inputs=has_script(there))
     watch = Watch(tags, modules)
     seen = Seen(model, watch)
     try:
@@ -62,11 +62,6 @@ def capture(model: torch.nn.Module, *, modules: Collection[str] | None = None) -
     finally:
         tags.clear()
         seen._closed = True
-
-
-def _own_tensors(module: torch.nn.Module) -> Iterator[torch.Tensor]:
-    yield from module.parameters(recurse=False)
-    yield from module.buffers(recurse=False)
 
 
 def _check_paths(there: Modules, wanted: Collection[str] | None) -> None:

@@ -1,0 +1,309 @@
+"""Checkpoint folders as transformers writes them, opened without a network, against the weights that it gives."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+
+from attnviz import AttnvizError, RequestError
+from attnviz.attention import Rule
+from attnviz.backend import placing
+from attnviz.maps import ComputedWeights, StoredWeights
+from attnviz.sources.encoder import open_folder
+from attnviz.sources.huggingface import HuggingFace, open_huggingface
+from tests.families import FAMILIES, VOCABULARY
+from tests.models import make_bert, wordpiece
+from tests.test_pieces import byte_pairs
+
+TEXT = "The unwanted cat sat!"
+READERS = ["BERT", "DistilBERT", "ALBERT", "RoBERTa", "ModernBERT", "GPT-2", "Llama", "Mistral", "Gemma 2", "gpt-oss"]
+WRITERS = ["T5", "BART", "Marian"]
+
+Save = Callable[..., Path]
+
+
+@pytest.fixture
+def save(tmp_path: Path) -> Save:
+    """Writes a small model of a family, with a tokenizer, as transformers does."""
+
+    def write(name: str, tokenizer: Tokenizer | None = None, dtype: torch.dtype = torch.float32) -> Path:
+        from transformers import TokenizersBackend
+        from transformers.utils import logging
+
+        folder = tmp_path / name
+        bars: Any = logging
+        bars.disable_progress_bar()
+        FAMILIES[name].make("eager").to(dtype).save_pretrained(folder)
+        bars.enable_progress_bar()
+        kind: Any = TokenizersBackend
+        kind(
+            tokenizer_object=tokenizer or wordpiece(), unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
+        ).save_pretrained(folder)
+        return folder
+
+    return write
+
+
+def eager(folder: Path, **given: Any) -> Any:
+    from transformers import AutoModel
+
+    model: Any = AutoModel.from_pretrained(folder, attn_implementation="eager", dtype="auto")
+    with torch.no_grad():
+        return model.eval()(**given, output_attentions=True)
+
+
+def ids_of(text: str, tokenizer: Tokenizer | None = None) -> torch.Tensor:
+    return torch.tensor([(tokenizer or wordpiece()).encode(text).ids])
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_text_gives_the_models_own_weights(save: Save, name: str) -> None:
+    folder = save(name)
+    model = open_huggingface(folder)
+    assert (model.name, model.n_layers, model.n_heads, model.writes) == (name, 3, 4, False)
+    prepared = model.prepare(TEXT)
+    assert prepared.tokens.text == ("[CLS]", "The", "un", "##want", "##ed", "cat", "sat", "!", "[SEP]")
+    assert prepared.key_tokens is prepared.tokens
+    maps = list(prepared.maps(range(3)))
+    expected = eager(folder, input_ids=ids_of(TEXT)).attentions
+    assert [one.layer for one in maps] == [0, 1, 2]
+    for one, theirs in zip(maps, expected, strict=True):
+        np.testing.assert_allclose(one.rows(0, 9), theirs[0].numpy(), atol=1e-5)
+    kept = StoredWeights if name in ("Gemma 2", "gpt-oss") else ComputedWeights  # these have more than a kernel knows
+    assert {type(one.weights) for one in maps} == {kept}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_two_texts_give_three_kinds_of_attention(save: Save, name: str) -> None:
+    folder = save(name)
+    model = open_huggingface(folder)
+    source, target = "the cat sat on the mat", "a bird"
+    run = model.prepare_cross(source, target, parts=("encoder", "decoder", "cross"))
+    assert (len(run.key_tokens), run.tokens.text) == (8, ("[CLS]", "a", "bird", "[SEP]"))
+    maps = list(run.maps(range(3)))
+    theirs = eager(folder, input_ids=ids_of(source), decoder_input_ids=ids_of(target))
+    kinds = [("encoder", "self"), ("decoder", "self"), ("decoder", "cross")]
+    expected = [theirs.encoder_attentions, theirs.decoder_attentions, theirs.cross_attentions]
+    for (stack, kind), layers in zip(kinds, expected, strict=True):
+        found = [one for one in maps if (one.stack, one.kind) == (stack, kind)]
+        for one, weights in zip(found, layers, strict=True):
+            np.testing.assert_allclose(one.rows(0, len(one.query)), weights[0].numpy(), atol=1e-5)
+            assert one.query is (run.key_tokens if stack == "encoder" else run.tokens)
+            assert one.key is (run.tokens if (stack, kind) == ("decoder", "self") else run.key_tokens)
+    assert [(one.kind, one.layer) for one in model.prepare_cross(source, target).maps([1])] == [("cross", 1)]
+    with pytest.raises(RequestError, match=f"{name} reads one text and writes another: give both"):
+        model.prepare(source)
+
+
+def test_only_the_layers_asked_for_are_kept(save: Save) -> None:
+    model = open_huggingface(save("Llama"))
+    prepared = model.prepare(TEXT)
+    assert [one.name for one in prepared.maps([2, 0])] == ["layers.0.self_attn", "layers.2.self_attn"]
+    assert len(model.run(prepared.given, [1])._watch.attended) == 1
+
+
+def test_layers_without_attention_have_no_map(save: Save) -> None:
+    model = open_huggingface(save("Jamba"))
+    assert model.n_layers == 4
+    assert [one.layer for one in model.prepare(TEXT).maps(range(4))] == [1, 3]
+    with pytest.raises(AttnvizError, match="no attention ran in the modules asked for"):
+        list(model.prepare(TEXT).maps([0]))
+
+
+def test_our_own_maths_and_captured_attention_agree(tmp_path: Path) -> None:
+    folder = make_bert(tmp_path / "bert")
+    own, captured = open_folder(folder).prepare(TEXT), open_huggingface(folder).prepare(TEXT)
+    assert own.tokens == captured.tokens
+    for one, other in zip(own.maps(range(3)), captured.maps(range(3)), strict=True):
+        assert (one.name, one.layer, one.heads) == (other.name, other.layer, other.heads)
+        np.testing.assert_allclose(one.rows(0, 9), other.rows(0, 9), atol=1e-5)
+
+
+@pytest.mark.parametrize(("dtype", "atol"), [("bfloat16", 2e-2), ("float16", 4e-3)])
+def test_a_model_runs_in_the_dtype_in_which_it_was_stored(save: Save, dtype: str, atol: float) -> None:
+    folder = save("Llama", dtype=getattr(torch, dtype))
+    model = open_huggingface(folder)
+    assert model.provenance["dtype"] == dtype
+    expected = eager(folder, input_ids=ids_of(TEXT)).attentions
+    for one, theirs in zip(model.prepare(TEXT).maps(range(3)), expected, strict=True):
+        rows = one.rows(0, 9)
+        assert rows.dtype == np.float32
+        np.testing.assert_allclose(rows, theirs[0].float().numpy(), atol=atol)
+    wide = open_huggingface(folder, placing("torch", "cpu", "float64"))
+    assert wide.provenance["dtype"] == "float64"
+    assert next(iter(wide.prepare(TEXT).maps([0]))).rows(0, 9).dtype == np.float64
+
+
+def test_the_same_text_gives_the_same_numbers(save: Save) -> None:
+    model = open_huggingface(save("BERT"))
+    first, second = (next(iter(model.prepare(TEXT).maps([2]))).rows(0, 9) for _ in range(2))
+    assert np.array_equal(first, second)
+
+
+def test_provenance_names_the_weights_and_no_path(save: Save) -> None:
+    folder = save("BERT")
+    provenance = open_huggingface(folder).provenance
+    assert (provenance["model"], provenance["source"], provenance["device"]) == ("BERT", "huggingface", "cpu")
+    assert len(str(provenance["model_sha256"])) == 64
+    assert str(folder.parent) not in json.dumps(provenance)
+
+
+def test_byte_level_tokens(save: Save) -> None:
+    tokenizer = byte_pairs()
+    assert tokenizer.get_vocab_size() > VOCABULARY  # the letters of GPT-2 are among the first
+    few = Tokenizer.from_str(json.dumps(_with_few_pieces(tokenizer)))
+    model = open_huggingface(save("GPT-2", few))
+    prepared = model.prepare("a b!")
+    assert prepared.tokens.text == ("a", " ", "b", "!")
+    assert prepared.tokens.pieces == ("a", "Ġ", "b", "!")
+
+
+def _with_few_pieces(tokenizer: Tokenizer) -> Any:
+    """The tokenizer with letters for as many bytes as a small model has embeddings for."""
+    written = json.loads(tokenizer.to_str())
+    letters = ["Ġ", *(chr(byte) for byte in range(0x21, 0x21 + VOCABULARY - 1))]
+    written["model"] |= {"vocab": {letter: i for i, letter in enumerate(letters)}, "merges": []}
+    return written
+
+
+def test_texts_that_are_too_long_or_empty(save: Save) -> None:
+    model = open_huggingface(save("BERT"))
+    with pytest.raises(RequestError, match="the text has 62 tokens, special ones included, and the model takes at mo"):
+        model.prepare("cat " * 60)
+    prepared = model.prepare("cat " * 60, truncate=True)
+    assert prepared.notes == ("the text has 62 tokens; only the first 40 are used",)
+    assert (len(prepared.tokens), prepared.tokens.text[-1]) == (40, "[SEP]")
+    assert len(next(iter(prepared.maps([0]))).query) == 40
+    for empty in ("", "  "):
+        with pytest.raises(RequestError, match="the text is empty"):
+            model.prepare(empty)
+    with pytest.raises(RequestError, match="NUL"):
+        model.prepare("a\0b")
+
+
+def test_positions_that_are_counted_after_the_padding(save: Save) -> None:
+    """RoBERTa of 40 positions and padding 1 has room for 38 tokens."""
+    model = open_huggingface(save("RoBERTa"))
+    assert len(list(model.prepare("cat " * 36).maps([0]))) == 1
+    with pytest.raises(RequestError, match="at most 38"):
+        model.prepare("cat " * 37)
+
+
+def test_what_only_our_own_models_give_is_refused(save: Save) -> None:
+    prepared = open_huggingface(save("BERT")).prepare(TEXT)
+    for asked, message in (
+        ({"rule": Rule(causal=True)}, "another mask"),
+        ({"single": True}, "the single head"),
+        ({"output": True}, "the attention output"),
+    ):
+        with pytest.raises(RequestError, match=f"{message} is only for models that attnviz runs itself, not for BERT"):
+            list(prepared.maps([0], **asked))
+    with pytest.raises(RequestError, match="has no cross-attention"):
+        open_huggingface(Path(prepared.model._folder)).prepare_cross("a", "b")
+
+
+def rewrite(folder: Path, **settings: Any) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | settings), "utf-8")
+
+
+def no_tokenizer(folder: Path) -> None:
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+
+
+def no_vocabulary(folder: Path) -> None:
+    (folder / "tokenizer.json").unlink()
+
+
+def cut(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-2000])
+
+
+def one_missing(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    del tensors["encoder.layer.1.attention.self.key.weight"]
+    save_file(tensors, path, {"format": "pt"})
+
+
+def pickled(folder: Path) -> None:
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+
+
+def own_code(folder: Path) -> None:
+    (folder / "canary.py").write_text(f"open({str(folder / 'ran')!r}, 'w').close()\n", "utf-8")
+    rewrite(folder, model_type="own", auto_map={"AutoConfig": "canary.Config", "AutoModel": "canary.Model"})
+
+
+def own_kernel(folder: Path) -> None:
+    rewrite(folder, text_config={"_attn_implementation": "someone/kernel"})
+
+
+def unknown_type(folder: Path) -> None:
+    rewrite(folder, model_type="nobody-knows")
+
+
+DAMAGE: dict[Callable[[Path], None], str] = {
+    no_tokenizer: "has no tokenizer",
+    no_vocabulary: "the tokenizer has no vocabulary|cannot be loaded",
+    cut: "the weight file is damaged or incomplete",
+    one_missing: r"the weights are incomplete: no encoder\.layer\.1\.attention\.self\.key\.weight \(1 missing\)",
+    pickled: r"no weights in safetensors format, the only one supported \(pytorch_model.bin: a pickle can run code\)",
+    own_code: "asks for its own Python code",
+    own_kernel: "an attention kernel from elsewhere .*'someone/kernel'",
+    unknown_type: "'nobody-knows', which transformers does not support itself",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
+def test_what_is_damaged_or_unsafe_is_refused(save: Save, damage: Callable[[Path], None]) -> None:
+    folder = save("BERT")
+    damage(folder)
+    with pytest.raises(AttnvizError, match=DAMAGE[damage]) as caught:
+        open_huggingface(folder)
+    assert caught.value.exit_code == 3
+    assert not (folder / "ran").exists()
+
+
+def test_a_folder_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="does not exist"):
+        open_huggingface(tmp_path / "nothing")
+    with pytest.raises(RequestError, match="it has no config"):
+        open_huggingface(tmp_path)
+
+
+def test_nothing_is_printed(save: Save) -> None:
+    folder = save("Llama")
+    program = f"""
+from pathlib import Path
+from attnviz.sources.huggingface import open_huggingface
+model = open_huggingface(Path({str(folder)!r}))
+assert len(list(model.prepare("the cat " * 30, truncate=True).maps([0]))) == 1
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_the_switches_of_transformers_are_set_back(save: Save) -> None:
+    from transformers.utils import logging
+
+    switches: Any = logging
+    folder = save("BERT")
+    before = switches.get_verbosity(), switches.is_progress_bar_enabled()
+    opened = open_huggingface(folder)
+    assert isinstance(opened, HuggingFace)
+    with pytest.raises(AttnvizError):
+        cut(folder)
+        open_huggingface(folder)
+    assert (switches.get_verbosity(), switches.is_progress_bar_enabled()) == before
