@@ -368,6 +368,7 @@ def test_no_tokens(fused: bool, n: int, m: int, batch: int) -> None:
         seen.record()
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
 def test_nested_tensors_are_refused() -> None:
     x = torch.nested.nested_tensor([torch.ones(3, 8), torch.ones(5, 8)], layout=torch.jagged)
 

@@ -11,7 +11,7 @@ _BROADCAST = "αβγδεζηθικλμνξοπρστυφχψω"
 
 _PLAIN = frozenset({"matmul", "__matmul__", "mm", "bmm", "mv"})
 _ADDING = frozenset({"baddbmm", "addmm", "baddbmm_", "addmm_", "addmv"})
-_PRODUCTS = _PLAIN | _ADDING | {"einsum", "linear", "__rmatmul__"}
+PRODUCTS = _PLAIN | _ADDING | {"einsum", "linear", "__rmatmul__"}
 SOFTMAX = frozenset({"softmax", "_softmax", "_safe_softmax", "special_softmax", "log_softmax", "_log_softmax"})
 
 
@@ -45,8 +45,6 @@ class Weighting:
 
 def product_of(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Product | None:
     """The product that the function `name` makes of its arguments; None where it makes none of two tensors."""
-    if name not in _PRODUCTS:
-        return None
     if name == "einsum":
         return _einsum(args)
     parts = [*args, *kwargs.values()]

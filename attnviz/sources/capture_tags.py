@@ -78,6 +78,7 @@ class Tags:
         self._static = {id(one) for one in static}
         self._strangers_are_inputs = strangers_are_inputs
         self._tags: dict[int, tuple[weakref.ref[torch.Tensor], Tag]] = {}
+        self._plain: dict[int, Tag] = {}
         self._bits = 0
         self.inputs: list[Given] = []
         """What the run that goes on was given."""
@@ -97,6 +98,13 @@ class Tags:
         if self._strangers_are_inputs and x.ndim > 0:
             return self.given(x)
         return PLAIN
+
+    def plain(self, lineage: int) -> Tag:
+        """The tag of a tensor that has this lineage and plays no part."""
+        tag = self._plain.get(lineage)
+        if tag is None:
+            tag = self._plain[lineage] = Tag(lineage)
+        return tag
 
     def put(self, x: torch.Tensor, tag: Tag) -> None:
         """Let `x` have this tag as long as it lives."""
@@ -141,28 +149,30 @@ _RANK = (Role.WEIGHTS, Role.SCORES, Role.GATE, Role.LOGITS)
 
 def spread(tags: Tags, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
     """Tag what an operation made after what it was made from."""
-    if name == "__setitem__":
-        out = args[0]
-    outputs = tensors_in(out)
+    outputs = [out] if isinstance(out, torch.Tensor) else tensors_in(args[0] if name == "__setitem__" else out)
     if not outputs:
         return
-    sources = tensors_in(args) + tensors_in(kwargs)
+    sources = tensors_in(args)
+    if kwargs:
+        sources += tensors_in(kwargs)
     found = [tags.of(x) for x in sources]
     lineage, static, playing = 0, True, False
     for one in found:
         lineage |= one.lineage
         static = static and one.static
         playing = playing or one.role is not Role.NONE
-    plain = STATIC if static else Tag(lineage)
+    plain = STATIC if static else tags.plain(lineage)
     leading = _leading(name, found) if playing else None
-    dropped = leading is not None and name in _DROPOUT and _drops(args, kwargs)
     for x in outputs:
         tag = plain
         if leading is not None and x.is_floating_point() and not x.is_nested:
             tag = _passed_on(tag, found[leading], sources[leading], x, name)
-            tag = replace(tag, dropped=True) if dropped else tag
-        folded = _folded(name, found, sources, x) if x.ndim == 3 and sources and not x.is_nested else None
-        tags.put(x, tag if folded is None else replace(tag, folded=folded))
+            if name in _DROPOUT and _drops(args, kwargs):
+                tag = replace(tag, dropped=True)
+        if x.ndim == 3 and sources and not x.is_nested:
+            folded = _folded(name, found, sources, x)
+            tag = tag if folded is None else replace(tag, folded=folded)
+        tags.put(x, tag)
 
 
 def _leading(name: str, found: list[Tag]) -> int | None:

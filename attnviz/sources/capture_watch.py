@@ -13,7 +13,7 @@ import torch
 
 from attnviz.sources.capture_calls import Attended, Recipe, Stored, some_rows
 from attnviz.sources.capture_kernels import Kernel, kernel_of
-from attnviz.sources.capture_products import SOFTMAX, Product, product_of, softmax_axis, weighting_of
+from attnviz.sources.capture_products import PRODUCTS, SOFTMAX, Product, product_of, softmax_axis, weighting_of
 from attnviz.sources.capture_tags import LEARNED, STATIC, Role, Tag, Tags, same_sequence, spread, tensors_in
 
 MASKED = -1e9
@@ -58,12 +58,12 @@ class Watch:
         """Run one operation, and see what it was."""
         self.operations += 1
         out = func(*args, **kwargs)
-        if (kernel := kernel_of(name, func, args, kwargs, out)) is not None:
-            self._kernel(kernel)
-        elif name in SOFTMAX:
+        if name in SOFTMAX:
             self._softmax(args, kwargs, out)
-        elif (product := product_of(name, args, kwargs)) is not None:
-            self._product(product, out)
+        elif name in PRODUCTS and (product := product_of(name, args, kwargs)) is not None:
+            self._product(product, name, out)
+        elif "attention" in name and (kernel := kernel_of(name, func, args, kwargs, out)) is not None:
+            self._kernel(kernel)
         else:
             spread(self._tags, name, args, kwargs, out)
         return out
@@ -86,12 +86,13 @@ class Watch:
             made = replace(made, role=Role.WEIGHTS, dead=_dead(x.detach(), axis))
         self._tags.put(out, made)
 
-    def _product(self, product: Product, out: torch.Tensor) -> None:
+    def _product(self, product: Product, name: str, out: torch.Tensor) -> None:
         found = (self._tags.of(product.factors[0]), self._tags.of(product.factors[1]))
         for i in (0, 1):
             if found[i].role not in (Role.NONE, Role.LOGITS) and self._weighted(product, i, found, out):
                 return
-        self._tags.put(out, _tag_of_product(product, found))
+        layer = name == "linear" and found[1].static > found[0].static  # not a product of queries and keys
+        self._tags.put(out, self._tags.plain(found[0].lineage) if layer else _tag_of_product(product, found))
 
     def _weighted(self, product: Product, i: int, found: tuple[Tag, Tag], out: torch.Tensor) -> bool:
         """Whether this product of weights and values is attention, which is then kept."""
