@@ -222,6 +222,42 @@ def test_sequence_first_inputs(n_tokens: int) -> None:
     np.testing.assert_allclose(seen.record(batch=3).weights[0], weights[3].numpy(), atol=1e-6)
 
 
+def test_batches_that_are_put_together_are_not_heads() -> None:
+    """Twice the batch in one, as guidance does; attention of one head on [batch, token, width]."""
+
+    class Single(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return nn.functional.scaled_dot_product_attention(x, x, x)
+
+    x = torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(2))
+    single = Single()
+    with torch.no_grad(), capture(single) as seen:
+        single(torch.cat([x, -x]))
+    record = seen.record(batch=5)
+    assert record.weights.shape == (1, 1, 5, 5)
+    np.testing.assert_allclose(record.weights[0, 0], (x[2] @ x[2].mT / 2).softmax(-1).numpy(), atol=1e-6)
+
+
+def test_heads_as_many_as_the_batch_of_another_input() -> None:
+    """What torch's own module joins is known: no guess from the inputs takes its place."""
+
+    class Windows(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.attention = nn.MultiheadAttention(12, 3, batch_first=True)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            windows = x.reshape(6, 2, 12)  # 3 texts of 4 tokens, as 6 windows of 2; 3 heads
+            out: tuple[Tensor, Tensor] = self.attention(windows, windows, windows, average_attn_weights=False)
+            return out
+
+    model, x = Windows().eval(), torch.randn(3, 4, 12, generator=torch.Generator().manual_seed(2))
+    with torch.no_grad(), capture(model) as seen:
+        _, expected = model(x)
+    np.testing.assert_allclose(seen.record(batch=4).weights[0], expected[4].numpy(), atol=1e-6)
+
+
 def test_learned_queries_attend() -> None:
     class Pool(nn.Module):
         def __init__(self) -> None:

@@ -11,7 +11,7 @@ from attnviz.arrays import to_numpy
 from attnviz.attention import Rule, attend
 from attnviz.maps import ComputedWeights, StoredWeights, Weights
 from attnviz.sources.capture_leads import Leads
-from attnviz.sources.capture_tags import Given
+from attnviz.sources.capture_tags import Folded, Given
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 4e-2, torch.float16: 1e-2}
 """How far the weights times the values may be from what the kernel gave, as a part of the largest value.
@@ -124,7 +124,7 @@ class Attended:
     out: torch.Tensor
     """[..., row, d_value]."""
     cross: bool
-    folded: tuple[int, int] | None
+    folded: Folded | None
     inputs: tuple[Given, ...]
 
     def item(self, leads: Leads, index: int) -> tuple[Weights, tuple[str, ...], str | None]:

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from attnviz.sources.capture_calls import Computed, Recipe
 from attnviz.sources.capture_flex import flexed
+from attnviz.sources.capture_tags import Folded
 
 Arguments = Mapping[str, Any]
 _PUBLIC = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
@@ -70,8 +71,8 @@ def is_multi_head(func: Any) -> bool:
     return func is _multi_head
 
 
-def batch_and_heads(args: Sequence[Any], kwargs: Arguments) -> tuple[int, int]:
+def batch_and_heads(args: Sequence[Any], kwargs: Arguments) -> Folded:
     """The sizes that torch's own multi-head attention joins into one axis."""
     told = dict(zip(_MULTI_HEAD_NAMES, args, strict=False)) | dict(kwargs)
     query: torch.Tensor = told["query"]
-    return (query.shape[1] if query.ndim == 3 else 1), int(told["num_heads"])
+    return Folded(query.shape[1] if query.ndim == 3 else 1, int(told["num_heads"]), sure=True)

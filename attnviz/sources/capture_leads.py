@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from attnviz.errors import RequestError
-from attnviz.sources.capture_tags import Given
+from attnviz.sources.capture_tags import Folded, Given
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Leads:
 
 def leads_of(
     sizes: Sequence[int],
-    folded: tuple[int, int] | None,
+    folded: Folded | None,
     inputs: Sequence[Given],
     n_queries: int,
     n_heads: int | None = None,
@@ -68,22 +68,29 @@ def leads_of(
         raise RequestError(f"{n_heads} heads do not fit weights of {' × '.join(map(str, sizes)) or 'one head'}")
     batch = batch_of(inputs, n_queries)
     if len(sizes) >= 2:
-        heads = total // sizes[0]
-        turned = len(sizes) == 2 and heads != sizes[0]
-        if n_heads is not None and n_heads != heads and not (turned and n_heads == sizes[0]):
-            raise RequestError(f"there are {heads} heads in weights of {' × '.join(map(str, sizes))}, not {n_heads}")
-        if turned and (n_heads == sizes[0] or (n_heads is None and heads == batch and sizes[0] % batch)):
-            return Leads(tuple(sizes), heads, sizes[0], heads_first=True)
-        return Leads(tuple(sizes), sizes[0], heads)
+        return _of_several(tuple(sizes), batch, n_heads)
+    axis = tuple(sizes)
     if n_heads is not None:
-        heads_first = folded is not None and folded[0] == n_heads != folded[1]
-        return Leads(tuple(sizes), total // n_heads, n_heads, heads_first)
-    if folded is not None and folded[0] * folded[1] == total:
-        heads_first = folded[1] == batch != folded[0]
-        return Leads(tuple(sizes), *(folded[::-1] if heads_first else folded), heads_first)
+        heads_first = folded is not None and not folded.sure and folded.first == n_heads != folded.second
+        return Leads(axis, total // n_heads, n_heads, heads_first)
+    if folded is not None and folded.first * folded.second == total and (folded.sure or batch != total):
+        if not folded.sure and folded.second == batch != folded.first:
+            return Leads(axis, folded.second, folded.first, heads_first=True)
+        return Leads(axis, folded.first, folded.second)
     if batch is not None and total % batch == 0:
-        return Leads(tuple(sizes), batch, total // batch)
-    return Leads(tuple(sizes), total, 1)
+        return Leads(axis, batch, total // batch)
+    return Leads(axis, total, 1)
+
+
+def _of_several(sizes: tuple[int, ...], batch: int | None, n_heads: int | None) -> Leads:
+    """The first axis is the batch, unless it can only be the heads."""
+    first, heads = sizes[0], int(torch.Size(sizes[1:]).numel())
+    turned = len(sizes) == 2 and first != heads
+    if n_heads is not None and n_heads != heads and not (turned and n_heads == first):
+        raise RequestError(f"there are {heads} heads in weights of {' × '.join(map(str, sizes))}, not {n_heads}")
+    if turned and (n_heads == first or (n_heads is None and heads == batch and first % batch)):
+        return Leads(sizes, heads, first, heads_first=True)
+    return Leads(sizes, first, heads)
 
 
 def batch_of(inputs: Sequence[Given], n_queries: int) -> int | None:

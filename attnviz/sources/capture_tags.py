@@ -1,10 +1,10 @@
 """Provenance while a model runs: for each tensor, which sequences it comes from and what part it plays in attention."""
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -21,6 +21,15 @@ class Role(Enum):
     """A softmax over keys of scores."""
     GATE = "gate"
     """A softmax of something else: of a router, a classifier, or additive attention."""
+
+
+class Folded(NamedTuple):
+    """Two axes that are joined into one."""
+
+    first: int
+    second: int
+    sure: bool = False
+    """The first is known to be the batch, and the second the heads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +49,8 @@ class Tag:
     """Scores and weights: the lineages of the two factors."""
     key_axes: tuple[int, ...] = ()
     """Logits: the axes, from the end, that are not the learned factor's, and so can be keys."""
-    folded: tuple[int, int] | None = None
-    """The two axes that were joined into the first of this tensor's three."""
+    folded: Folded | None = None
+    """How the first of this tensor's three axes was made from two."""
     dropped: bool = False
     """Weights after dropout."""
     dead: torch.Tensor | None = None
@@ -120,21 +129,24 @@ class Tags:
         """Tag `x` as an input."""
         tag = Tag(self.bit())
         self.put(x, tag)
-        self.inputs.append(Given(() if x.is_nested else tuple(x.shape), x.is_floating_point()))
+        self.inputs.append(_given(x))
         return tag
 
-    def begin(self, given: Iterable[torch.Tensor]) -> None:
-        """A run begins; what it is given that nobody has seen made are its inputs."""
+    def begin(self, given: Sequence[torch.Tensor]) -> None:
+        """A run begins with these; those that nobody has seen made are sequences of their own."""
         fresh = [x for x in given if id(x) not in self._static and (not self.known(x) or self.of(x).static)]
-        if fresh:
-            self.inputs = []
         for x in fresh:
             self.given(x)
+        self.inputs = [_given(x) for x in given]
 
     def clear(self) -> None:
         """Forget everything."""
         self._tags.clear()
         self.inputs = []
+
+
+def _given(x: torch.Tensor) -> Given:
+    return Given(() if x.is_nested else tuple(x.shape), x.is_floating_point())
 
 
 SLICES = frozenset(
@@ -197,13 +209,13 @@ def _passed_on(tag: Tag, role: Tag, source: torch.Tensor, x: torch.Tensor, name:
     )
 
 
-def _folded(name: str, found: list[Tag], sources: list[torch.Tensor], x: torch.Tensor) -> tuple[int, int] | None:
+def _folded(name: str, found: list[Tag], sources: list[torch.Tensor], x: torch.Tensor) -> Folded | None:
     """The two axes that are one in the first axis of `x`, now or since an operation before this one."""
     first = sources[0]
     if first.ndim == 4 and first.shape[0] * first.shape[1] == x.shape[0] and first.shape[2:] == x.shape[1:]:
-        return first.shape[0], first.shape[1]
+        return Folded(first.shape[0], first.shape[1])
     if name in _JOINING and len(sources) > 1 and first.shape[0] * len(sources) == x.shape[0]:
-        return len(sources), first.shape[0]
+        return Folded(len(sources), first.shape[0])
     for tag, source in zip(found, sources, strict=True):
         if tag.folded is not None and source.ndim == 3 and source.shape[0] == x.shape[0]:
             return tag.folded

@@ -14,7 +14,7 @@ import torch
 from attnviz.sources.capture_calls import Attended, Recipe, Stored, some_rows
 from attnviz.sources.capture_kernels import Kernel, kernel_of
 from attnviz.sources.capture_products import PRODUCTS, SOFTMAX, Product, product_of, softmax_axis, weighting_of
-from attnviz.sources.capture_tags import LEARNED, STATIC, Role, Tag, Tags, same_sequence, spread, tensors_in
+from attnviz.sources.capture_tags import LEARNED, STATIC, Folded, Role, Tag, Tags, same_sequence, spread, tensors_in
 
 MASKED = -1e9
 """Scores at or below it, or half the dtype's minimum where that is nearer, are masked."""
@@ -51,7 +51,7 @@ class Watch:
         self._tags, self._wanted = tags, wanted
         self._stack: list[_Frame] = []
         self._calls = 0
-        self._folded: tuple[int, int] | None = None
+        self._folded: Folded | None = None
         self._thread = threading.get_ident()
 
     def operation(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -122,7 +122,7 @@ class Watch:
         values: torch.Tensor,
         out: torch.Tensor,
         sides: tuple[int, int],
-        folded: tuple[int, int] | None,
+        folded: Folded | None,
     ) -> None:
         path = self._path()
         if self._wanted is not None and not any(path == one or path.startswith(f"{one}.") for one in self._wanted):
@@ -155,7 +155,7 @@ class Watch:
         )
 
     @contextmanager
-    def joining(self, folded: tuple[int, int]) -> Iterator[None]:
+    def joining(self, folded: Folded) -> Iterator[None]:
         """While this lasts, batch and heads are joined so."""
         before, self._folded = self._folded, folded
         try:
