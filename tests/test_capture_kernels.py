@@ -103,6 +103,16 @@ def test_scale_and_dropout() -> None:
     np.testing.assert_allclose(record.weights[0], softmax_of(double(q[0]), double(k[0])), atol=1e-6)
 
 
+def test_one_item_of_queries_for_a_batch_of_keys() -> None:
+    q, k, v = heads(3, 3, 5, 7)
+    record = captured(sdpa, (q[0], k, v))
+    np.testing.assert_allclose(record.weights[0], softmax_of(double(q[0]), double(k[1])), atol=1e-6)
+    record = captured(sdpa, (q, k[:1], v[:1]))
+    np.testing.assert_allclose(record.weights[0], softmax_of(double(q[1]), double(k[0])), atol=1e-6)
+    record = captured(sdpa, (q, k[:, :1], v[:, :1]))
+    np.testing.assert_allclose(record.weights[0], softmax_of(double(q[1]), double(k[1, :1])), atol=1e-6)
+
+
 def test_what_is_captured_stays_when_the_model_overwrites_it() -> None:
     """A cache of keys that is written in place after it was used."""
     q, k, v = heads(3, 3, 5, 7)

@@ -68,6 +68,9 @@ class Experts(Features):
             return torch.einsum("bne,bnec->bnc", self.gate(x).softmax(-1), made)
         if self.spelled == "matrix":
             return ((x @ self.gate.weight.T).softmax(-1)[:, :, None] @ made)[:, :, 0]
+        if self.spelled == "turned":
+            weights = (x @ self.gate.weight.T).transpose(1, 2).softmax(1).transpose(1, 2)
+            return (weights[:, :, None] @ made)[:, :, 0]
         keys = nn.functional.normalize(self.gate.weight, dim=-1)
         weights = torch.einsum("bnd,ed->bne", x, keys).softmax(-1)
         return (weights.unsqueeze(-1) * made).sum(2)
@@ -130,6 +133,7 @@ NOT_ATTENTION = {
     "tied classifier": (TiedClassifier(), "no softmax of TiedClassifier is over scores"),
     "experts": (Experts("module"), "in Experts, a softmax weighs values, but not by scores"),
     "experts by a matrix": (Experts("matrix"), "in Experts, a softmax weighs values, but not by scores"),
+    "experts by a matrix, turned": (Experts("turned"), "in Experts, a softmax weighs values, but not by scores"),
     "experts by keys": (Experts("keys"), "no softmax of Experts is over scores"),
     "gates": (Gated(), "no softmax of Gated is over scores"),
     "additive scores": (Bahdanau(), "in Bahdanau, a softmax weighs values, but not by scores"),
@@ -259,6 +263,35 @@ def test_other_threads_are_not_seen() -> None:
         out = model(*given)
     assert [one.name for one in seen.record().maps] == ["Attention"]
     assert torch.equal(outs[0], out)
+
+
+def test_a_thread_inside_the_model_does_not_change_names() -> None:
+    inside, done = threading.Event(), threading.Event()
+
+    class Waits(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            inside.set()
+            assert done.wait(30)
+            return x
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.waits, self.attention = Waits(), Attention(STYLES["functional_softmax"])
+
+        def forward(self, x: Tensor, context: Tensor) -> Tensor:
+            out: Tensor = self.attention(x, context)
+            return out + out @ out.mT @ out
+
+    model, (x, context) = Model(), inputs()
+    thread = threading.Thread(target=model.waits, args=(x,))
+    with torch.no_grad(), capture(model) as seen:
+        thread.start()
+        assert inside.wait(30)
+        model.attention.style(*model.attention.heads(x, context), torch.ones(5, 7, dtype=torch.bool))
+        done.set()
+        thread.join()
+    assert [one.name for one in seen.record().maps] == ["Model"]  # and not the module in which the other thread is
 
 
 def test_two_threads_capture_at_once() -> None:
@@ -459,6 +492,44 @@ def test_heads_that_are_modules_of_a_list_are_one_layer() -> None:
         q, k = head.query(x[1]).double(), head.key(x[1]).double()
         expected = (q @ k.mT / 2).softmax(-1).detach().numpy()
         np.testing.assert_allclose(record.weights[0, h], expected, atol=1e-6)
+
+
+class Stacked(nn.Module):
+    """Layers of one head in one list, or in one loop, that build on each other."""
+
+    def __init__(self, spelled: str) -> None:
+        super().__init__()
+        self.spelled = spelled
+        self.layers = nn.ModuleList([Head() for _ in range(3)])
+        self.widen = nn.Linear(4, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = x + (self.widen(layer(x)) if self.spelled == "list" else (x @ x.mT).softmax(-1) @ x)
+        return x
+
+
+@pytest.mark.parametrize("spelled", ["list", "loop"])
+def test_heads_that_build_on_each_other_are_layers(spelled: str) -> None:
+    torch.manual_seed(0)
+    model = Stacked(spelled)
+    with torch.no_grad(), capture(model) as seen:
+        model(torch.randn(2, 5, 8))
+    record = seen.record()
+    assert [(one.layer, one.heads) for one in record.maps] == [(0, (0,)), (1, (0,)), (2, (0,))]
+
+
+def test_two_lines_of_code_are_two_layers() -> None:
+    class Two(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            first = (x @ x.mT).softmax(-1) @ x
+            second = (x @ x.mT * 0.5).softmax(-1) @ x
+            return first, second
+
+    model = Two()
+    with torch.no_grad(), capture(model) as seen:
+        model(torch.randn(2, 5, 8))
+    assert [one.name for one in seen.record().maps] == ["Two", "Two#1"]
 
 
 def test_layers_of_one_head_stay_apart() -> None:

@@ -11,7 +11,7 @@ from attnviz.arrays import to_numpy
 from attnviz.attention import Rule, attend
 from attnviz.maps import ComputedWeights, StoredWeights, Weights
 from attnviz.sources.capture_leads import Leads
-from attnviz.sources.capture_tags import Folded, Given
+from attnviz.sources.capture_tags import Folded, Given, same_sequence
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 4e-2, torch.float16: 1e-2}
 """How far the weights times the values may be from what the kernel gave, as a part of the largest value.
@@ -112,8 +112,6 @@ class Attended:
     """The module's calls are counted over the whole run."""
     parent: int
     """The call of the module around it."""
-    given: tuple[int, ...]
-    """Which tensors the module was given."""
     lines: tuple[tuple[CodeType, int], ...]
     """Where in the code it ran."""
     recipe: Recipe
@@ -123,9 +121,22 @@ class Attended:
     """Some queries, and what the kernel gave for them:"""
     out: torch.Tensor
     """[..., row, d_value]."""
-    cross: bool
+    sides: tuple[int, int]
+    """The lineages of queries and keys, or the other way round."""
+    made: int
+    """The lineage that what comes of it has besides that of its queries."""
     folded: Folded | None
     inputs: tuple[Given, ...]
+
+    @property
+    def cross(self) -> bool:
+        """Whether queries and keys are of two sequences."""
+        return not same_sequence(*self.sides)
+
+    def after(self, other: "Attended") -> bool:
+        """Whether this attention builds on what came of the other one."""
+        one, another = self.sides
+        return bool((one | another) & other.made)
 
     def item(self, leads: Leads, index: int) -> tuple[Weights, tuple[str, ...], str | None]:
         """The weights of one item of the batch, what is to be said of them, and why they are refused, if they are."""

@@ -38,16 +38,17 @@ def kernel_of(name: str, func: Any, args: Sequence[Any], kwargs: Arguments, out:
     else:
         return None
     q, k, v = (told[name] for name in ("query", "key", "value"))
+    out = out[0] if isinstance(out, tuple) else out
     mask = told.get("attn_mask", told.get("attn_bias"))
     recipe = Computed(
-        q.detach().clone(),
+        q.detach().expand(*out.shape[:-1], -1).clone(),  # one item of queries may serve a batch of keys
         k.detach().clone(),
         causal=bool(told.get("is_causal", False)),
         mask=None if mask is None else mask.detach(),
         scale=told.get("scale"),
         dropout=float(told.get("dropout_p", 0.0)),
     )
-    return Kernel(recipe, q, k, v, out[0] if isinstance(out, tuple) else out)
+    return Kernel(recipe, q, k, v, out)
 
 
 def _never(_: Any) -> bool:
@@ -57,13 +58,14 @@ def _never(_: Any) -> bool:
 _multi_head = functional.multi_head_attention_forward
 _MULTI_HEAD_NAMES = _multi_head.__code__.co_varnames[: _multi_head.__code__.co_argcount]
 
-open_multi_head: Callable[..., Any] = FunctionType(
-    _multi_head.__code__, {**vars(functional), "has_torch_function": _never}, argdefs=_multi_head.__defaults__
-)
-"""torch's own multi-head attention; its code does not hand itself over whole to who watches, but runs in their sight.
 
-Everything that it calls is the same, and so is what it gives.
-"""
+def open_multi_head() -> Callable[..., Any]:
+    """torch's own multi-head attention, which does not hand itself over whole to who watches, but runs in their sight.
+
+    The code, and everything that it calls, is the same, and so is what it gives.
+    """
+    seeing = {**vars(functional), "has_torch_function": _never}
+    return FunctionType(_multi_head.__code__, seeing, argdefs=_multi_head.__defaults__)
 
 
 def is_multi_head(func: Any) -> bool:

@@ -68,7 +68,8 @@ def leads_of(
         raise RequestError(f"{n_heads} heads do not fit weights of {' × '.join(map(str, sizes)) or 'one head'}")
     batch = batch_of(inputs, n_queries)
     if len(sizes) >= 2:
-        return _of_several(tuple(sizes), batch, n_heads)
+        sure = folded is not None and folded.sure
+        return _of_several(tuple(sizes), None if sure else batch, n_heads)
     axis = tuple(sizes)
     if n_heads is not None:
         heads_first = folded is not None and not folded.sure and folded.first == n_heads != folded.second

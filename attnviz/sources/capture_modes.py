@@ -34,7 +34,7 @@ class _FunctionMode(TorchFunctionMode):
         kwargs = kwargs or {}
         if is_multi_head(func):
             with self._watch.joining(batch_and_heads(args, kwargs)), self:
-                return open_multi_head(*args, **kwargs)
+                return open_multi_head()(*args, **kwargs)
         return self._watch.operation(_name(func), func, args, kwargs)
 
 

@@ -80,23 +80,26 @@ def _path(group: tuple[Attended, ...]) -> str:
 def heads_together(attended: Sequence[Attended]) -> list[tuple[Attended, ...]]:
     """Attention of one head each put together where it is the heads of one layer.
 
-    That is, one after the other: the same line of code in one call of a module; or modules in one list, in one call
-    of the module around them, that were given the same tensors.
+    That is, one after the other and none building on another: the same line of code in one call of a module, or
+    modules of one list in one call of the module around them.
     """
     groups: list[list[Attended]] = []
     for one in attended:
-        if groups and _is_next_head(groups[-1][-1], one):
+        if groups and _is_next_head(groups[-1], one):
             groups[-1].append(one)
         else:
             groups.append([one])
     return [tuple(group) for group in groups]
 
 
-def _is_next_head(before: Attended, one: Attended) -> bool:
+def _is_next_head(heads: Sequence[Attended], one: Attended) -> bool:
+    before = heads[-1]
     if before.recipe.sizes != one.recipe.sizes or len(one.recipe.sizes) > 3 or before.cross != one.cross:
+        return False
+    if any(one.after(head) for head in heads):
         return False
     if before.call == one.call:
         return before.lines == one.lines
     (folder, _, number), (folder_before, _, number_before) = (x.path.rpartition(".") for x in (one, before))
     siblings = folder == folder_before and number.isdecimal() and number_before.isdecimal()
-    return siblings and before.parent == one.parent and before.given == one.given
+    return siblings and before.parent == one.parent

@@ -1,5 +1,6 @@
 """What is made of each operation while a model runs: attention is kept, all else is tagged."""
 
+import math
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator
@@ -27,7 +28,6 @@ class _Frame:
 
     path: str
     call: int
-    given: tuple[int, ...]
 
 
 class Watch:
@@ -71,8 +71,10 @@ class Watch:
     def _kernel(self, kernel: Kernel) -> None:
         q, k = self._tags.of(kernel.q), self._tags.of(kernel.k)
         values = kernel.v.detach().clone()
-        self._keep(kernel.recipe, values, kernel.out, (_side(q), _side(k)), q.folded or k.folded)
-        self._tags.put(kernel.out, self._attended(_side(q)))
+        first, *others = kernel.out.shape[:-2] or (1,)
+        folded = Folded(first, math.prod(others), sure=True) if others else q.folded or k.folded
+        made = self._keep(kernel.recipe, values, kernel.out, (_side(q), _side(k)), folded)
+        self._tags.put(kernel.out, Tag(_side(q) | made))
 
     def _softmax(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: torch.Tensor) -> None:
         self.softmaxes += 1
@@ -106,12 +108,9 @@ class Watch:
         if tag.role is Role.SCORES and not _is_normalised(read.weights):
             return False
         recipe = Stored(read.weights.detach(), read.rows, tag.dropped)
-        self._keep(recipe, read.values.detach().clone(), read.out, tag.sides, tag.folded)
-        self._tags.put(out, self._attended(_lineage_of_queries(tag.sides, values.lineage)))
+        made = self._keep(recipe, read.values.detach().clone(), read.out, tag.sides, tag.folded)
+        self._tags.put(out, Tag(_lineage_of_queries(tag.sides, values.lineage) | made))
         return True
-
-    def _attended(self, lineage: int) -> Tag:
-        return Tag(lineage | self._tags.bit())
 
     def _path(self) -> str:
         return self._stack[-1].path if self._stack else ""
@@ -123,36 +122,38 @@ class Watch:
         out: torch.Tensor,
         sides: tuple[int, int],
         folded: Folded | None,
-    ) -> None:
-        path = self._path()
+    ) -> int:
+        """Keep an attention that ran, if it is wanted; the lineage of its own that its output has."""
+        path, made = self._path(), self._tags.bit()
         if self._wanted is not None and not any(path == one or path.startswith(f"{one}.") for one in self._wanted):
             self.elsewhere[path] = None
-            return
+            return made
         if not _holds_numbers(values):
             where = "on the meta device" if values.device.type == "meta" else "inside vmap, or with nested tensors"
             self.refused.append(f"{path or 'the model'}: it ran {where}, where there are no numbers to keep")
-            return
+            return made
         if 0 in recipe.sizes:
             self.refused.append(f"{path or 'the model'}: it ran on no tokens ({' × '.join(map(str, recipe.sizes))})")
-            return
+            return made
         rows = some_rows(out.shape[-2])
-        frame = self._stack[-1] if self._stack else _Frame("", 0, ())
+        frame = self._stack[-1] if self._stack else _Frame("", 0)
         self.attended.append(
             Attended(
                 path=path,
                 call=frame.call,
                 parent=self._stack[-2].call if len(self._stack) > 1 else 0,
-                given=frame.given,
                 lines=_lines(),
                 recipe=recipe,
                 values=values,
                 rows=rows,
                 out=out.detach()[..., rows.start : rows.stop : rows.step, :].clone(),
-                cross=not same_sequence(*sides),
+                sides=sides,
+                made=made,
                 folded=self._folded or folded,
                 inputs=tuple(self._tags.inputs),
             )
         )
+        return made
 
     @contextmanager
     def joining(self, folded: Folded) -> Iterator[None]:
@@ -168,10 +169,9 @@ class Watch:
         if threading.get_ident() != self._thread:
             return
         self._calls += 1
-        given = tensors_in(args) + tensors_in(kwargs)
         if not self._stack:
-            self._tags.begin(given)
-        self._stack.append(_Frame(path, self._calls, tuple(map(id, given))))
+            self._tags.begin(tensors_in(args) + tensors_in(kwargs))
+        self._stack.append(_Frame(path, self._calls))
 
     def leave(self, args: tuple[Any, ...], out: Any) -> None:
         """A module ends; what it made out of sight comes from what it was given."""
