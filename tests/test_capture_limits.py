@@ -431,6 +431,21 @@ def test_a_map_that_does_not_explain_the_output_is_refused(monkeypatch: pytest.M
         seen.record()
 
 
+def test_weights_that_are_no_distribution_over_keys_are_refused() -> None:
+    """A softmax over the queries: what weighs the values sums to more than 1."""
+
+    class Turned(nn.Module):
+        def forward(self, q: Tensor, k: Tensor) -> Tensor:
+            return (q @ k.mT).softmax(-2) @ k
+
+    model = Turned()
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad(), capture(model) as seen:
+        model(torch.randn(2, 5, 8, generator=generator), torch.randn(2, 9, 8, generator=generator))
+    with pytest.raises(AttnvizError, match="Turned: left out: their rows sum to as much as"):
+        seen.record()
+
+
 def test_one_refused_map_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capture_calls, "TOLERANCE", {torch.float64: -1.0, torch.float32: 1e-4})
     model = nn.ModuleList([Attention(STYLES["sdpa"]).double(), Attention(STYLES["bmm"])])
