@@ -482,13 +482,16 @@ VALUES: dict[str, list[str]] = {
     "causal": ["--causal"], "window": ["--window", "2"], "mask": ["--mask", "mask.npy"],
     "backend": ["--backend", "torch"], "device": ["--device", "cuda"], "dtype": ["--dtype", "float64"],
     "attention": ["--attention", "saved.npy"], "embeddings": ["--embeddings", "own.npz"],
+    "probe": ["--probe", "repeat"], "probe_words": ["--probe-words", "3"],
 }  # fmt: skip
 """Every option that says whose attention is looked at, with a value other than its default."""
 
 NO_USE = {
     "attention": {"text", "file", "model", "embeddings", "truncate", "n_heads", "d_model", "seed", "no_positions",
-                  "no_scale", "shared_projections", "causal", "window", "mask", "device", "dtype"},
-    "embeddings": {"text", "file", "model", "tokens", "key_tokens", "batch", "truncate", "d_model", "no_positions"},
+                  "no_scale", "shared_projections", "causal", "window", "mask", "device", "dtype", "probe",
+                  "probe_words"},
+    "embeddings": {"text", "file", "model", "tokens", "key_tokens", "batch", "truncate", "d_model", "no_positions",
+                   "probe", "probe_words"},
     "model": {"tokens", "key_tokens", "batch"},
 }  # fmt: skip
 """What no source of a kind can use."""

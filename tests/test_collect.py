@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 import attnviz
 from attnviz.arrays import Floats
+from attnviz.check import AttentionCheck
 from attnviz.collect import Collector, HeatmapCollector, RecordCollector, collect, tile_edges
 from attnviz.errors import RequestError
 from attnviz.faults import RowFaults
 from attnviz.heatmap import Heatmap
 from attnviz.maps import AttentionMap, StoredWeights, Weights
+from attnviz.measures.collector import MeasureCollector
 from attnviz.tokens import Tokens
 
 HEADS, QUERIES, KEYS = 3, 5, 7
@@ -296,6 +298,8 @@ class Long:
 TILED: dict[type[Collector], Callable[[], Collector]] = {
     HeatmapCollector: lambda: HeatmapCollector(256, 256),
     RowFaults: RowFaults,
+    AttentionCheck: AttentionCheck,
+    MeasureCollector: lambda: MeasureCollector(["previous", "largest"]),  # every measure at length has its own test
 }
 WHOLE = {RecordCollector, Unfilled, Log}
 """Collectors whose result is as large as the attention itself, or nothing."""
