@@ -178,7 +178,7 @@ def test_the_provenance_says_what_was_asked_for_and_no_path() -> None:
     assert lesson.provenance["module_sha256"] == digest
     assert "embeddings" not in lesson.provenance
     assert "bundled minilm" in describe(run("query-row").provenance)
-    assert describe(lesson.provenance).startswith("attnviz 0.1.0 · lesson module, module module.safet,")
+    assert describe(lesson.provenance).startswith("attnviz 0.1.0 · lesson module, module module.safetensors,")
     assert "bundled" not in run("heads").provenance
     assert run("heads").provenance["dtype"] == "float64"
 

@@ -445,9 +445,9 @@ def test_heads_are_ranked_and_those_without_a_value_left_out() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"by": "entrpy"}, "no measure 'entrpy'; did you mean entropy?: there are entropy, span, "),
-        ({"by": "special"}, "no special here: none there; choose from entropy"),
-        ({"by": "self"}, "no self here: it was not measured; choose from entropy"),
+        ({"by": "entrpy"}, "no measure 'entrpy': there are entropy, span, "),
+        ({"by": "special"}, "no special here: none there; there is entropy"),
+        ({"by": "self"}, "no self here: it was not measured; there is entropy"),
         ({"top": 0}, "--top must be at least 1, got 0"),
     ],
 )

@@ -24,7 +24,7 @@ from attnviz.render.ranges import Range, range_holding, weight_range
         (0.004, 0.005),
         (0.001, 0.001),
         (1e-6, 0.001),
-        (0.0, 0.001),
+        (0.0, 1.0),
         (1.25, 1.25),
         (17.0, 17.0),
     ],

@@ -20,6 +20,7 @@ from attnviz.cli.sources import placed
 from attnviz.lessons.export import lesson_table, to_fields
 from attnviz.lessons.lesson import Lesson, Setting
 from attnviz.lessons.registry import LESSONS, run_lesson
+from attnviz.render.panels import describe
 from attnviz.translation import LANGUAGES, Say, translator
 
 
@@ -104,11 +105,9 @@ def _list_lessons(say: Say) -> None:
 
 
 def _result(worked: Lesson) -> Result:
-    made = worked.provenance
-    place = "{backend} {dtype} on {device}".format(**made)
     return Result(
         board=lesson_board(worked),
-        description=f"attnviz {made['attnviz']} · lesson {worked.name} · {place}",
+        description=describe(worked.provenance),
         fields=to_fields(worked),
         table=lesson_table(worked),
     )
