@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attnviz.arrays import Floats
-from attnviz.heatmap import Edges, Heatmap
+from attnviz.heatmap import Heatmap, tile_edges
 from attnviz.maps import AttentionMap, AttentionRecord, Provenance, StoredWeights
 from attnviz.memory import check_room
 
@@ -89,16 +89,6 @@ class RecordCollector(Collector):
     def result(self, provenance: Provenance, notes: Sequence[str] = ()) -> AttentionRecord:
         """The record of the maps seen."""
         return AttentionRecord(tuple(self._maps), provenance, tuple(notes))
-
-
-def tile_edges(length: int, most: int) -> Edges:
-    """Edges of at most `most` tiles over `length` tokens, all of one size but the last.
-
-    >>> tile_edges(5, 9).tolist(), tile_edges(5, 2).tolist()
-    ([0, 1, 2, 3, 4, 5], [0, 3, 5])
-    """
-    step = max(1, -(-length // most))
-    return np.append(np.arange(0, length, step), length)
 
 
 class HeatmapCollector(Collector):

@@ -12,6 +12,16 @@ Edges = npt.NDArray[np.intp]
 """Where tiles begin, and after the last where it ends: n tiles have n + 1 edges."""
 
 
+def tile_edges(length: int, most: int) -> Edges:
+    """Edges of at most `most` tiles over `length` tokens, all of one size but the last.
+
+    >>> tile_edges(5, 9).tolist(), tile_edges(5, 2).tolist()
+    ([0, 1, 2, 3, 4, 5], [0, 3, 5])
+    """
+    step = max(1, -(-length // most))
+    return np.append(np.arange(0, length, step), length)
+
+
 @dataclass(frozen=True)
 class Heatmap:
     """One attention map at a size that can be drawn: each tile is the mean of the weights it stands for."""

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 import attnviz
 from attnviz.arrays import Floats
 from attnviz.check import AttentionCheck
-from attnviz.collect import Collector, HeatmapCollector, RecordCollector, collect, tile_edges
+from attnviz.collect import Collector, HeatmapCollector, RecordCollector, collect
 from attnviz.errors import RequestError
 from attnviz.faults import RowFaults
-from attnviz.heatmap import Heatmap
+from attnviz.heatmap import Heatmap, tile_edges
 from attnviz.maps import AttentionMap, StoredWeights, Weights
 from attnviz.measures.collector import MeasureCollector
 from attnviz.tokens import Tokens

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from attnviz.arrays import Floats
-from attnviz.collect import HeatmapCollector, tile_edges
-from attnviz.heatmap import Heatmap
+from attnviz.collect import HeatmapCollector
+from attnviz.heatmap import Heatmap, tile_edges
 from attnviz.maps import AttentionMap, Head, Kind, Provenance, Stack, StoredWeights
 from attnviz.render.panels import (
     Axis,

@@ -65,6 +65,7 @@ _ALL = (
         binary=True,
         result_writer="attnviz.render.tensors:safetensors_of",
     ),
+    Format("html", "numbers", "attnviz.render.page:write_page", binary=False),
 )
 FORMATS = {one.name: one for one in _ALL}
 

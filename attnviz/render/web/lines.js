@@ -1,0 +1,196 @@
+/* Two columns of tokens joined by lines, as thick and as dense as the weights; several heads, each in its colour. */
+
+const LINE = 24;
+const FAINT = 0.04;
+const FAINT_AMONG_MANY = 0.12;
+const MANY = 64;
+
+const lines = {
+  controls: ["place", "scale", "pair", "special", "words", "find"],
+
+  get title() {
+    return `${DATA.maps[state.map].title} · ${state.chosen.size === 1 ? `head ${DATA.maps[state.map].heads[[...state.chosen][0]]}` : `${state.chosen.size} heads`}`;
+  },
+
+  build() {
+    this.pinned = null; // {side: "queries" or "keys", i}
+    this.over = null;
+    this.chips = made("div", { class: "chips", role: "group", "aria-label": "Heads" });
+    this.queries = made("ol", { class: "queries", "aria-label": "Queries", data: { side: "queries" } });
+    this.keys = made("ol", { class: "keys", "aria-label": "Keys", data: { side: "keys" } });
+    this.canvas = made("canvas", { "aria-hidden": "true" });
+    this.wire = made("div", { class: "wire" }, this.canvas);
+    this.body = made("div", { class: "lines" }, this.queries, this.wire, this.keys);
+    this.scroller = made("div", { class: "scroller", on: { scroll: () => this.paint() } }, this.body);
+    for (const list of [this.queries, this.keys]) this.listen(list);
+    return made("div", {}, this.chips, this.scroller);
+  },
+
+  listen(list) {
+    const place = (event) => {
+      const token = event.target.closest(".token");
+      return token && { side: list.dataset.side, i: Number(token.dataset.i) };
+    };
+    list.addEventListener("pointerover", (event) => this.point(place(event)));
+    list.addEventListener("pointerleave", () => this.point(null));
+    list.addEventListener("focusin", (event) => this.point(place(event)));
+    list.addEventListener("focusout", () => this.point(null));
+    list.addEventListener("click", (event) => {
+      const now = place(event);
+      this.pinned = now && !sameEnd(now, this.pinned) ? now : null;
+      this.press();
+      this.paint();
+    });
+    list.addEventListener("keydown", (event) => {
+      const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+      const next = by && list.querySelector(`[data-i="${Number(event.target.dataset.i) + by}"]`);
+      if (by) event.preventDefault();
+      if (next) this.focus(list, next);
+    });
+  },
+
+  focus(list, token) {
+    for (const one of list.querySelectorAll(".token")) one.tabIndex = one === token ? 0 : -1;
+    token.focus();
+  },
+
+  async draw() {
+    const map = DATA.maps[state.map];
+    this.showChips(map);
+    const chosen = [...state.chosen];
+    const codes = await Promise.all(chosen.map((h) => headCodes(state.map, h)));
+    this.axes = axesOf(map);
+    const { rows, columns } = this.axes;
+    this.heads = chosen.map((h, n) => ({ name: `${map.address}${map.heads[h]}`, values: between(codes[n], rows, columns), ...headStyle(n) }));
+    if (this.pinned && this.pinned.i >= this.axes[this.pinned.side === "queries" ? "rows" : "columns"].length) this.pinned = null;
+    this.fill(this.queries, rows);
+    this.fill(this.keys, columns);
+    this.scroller.style.maxHeight = `${Math.max(320, Math.round(innerHeight * 0.66))}px`;
+    this.body.style.height = `${Math.max(rows.length, columns.length) * LINE}px`;
+    this.press();
+    this.paint();
+    const hidden = codes.length === 1 ? hiddenInWords(codes[0], map, this.axes) : "";
+    const faint = this.faint();
+    return `${hidden} Lines fainter than ${faint} of the scale are left out until a token is chosen.`.trim();
+  },
+
+  faint() {
+    return this.axes.rows.length > MANY ? FAINT_AMONG_MANY : FAINT;
+  },
+
+  showChips(map) {
+    const order = [...state.chosen];
+    this.chips.replaceChildren(
+      ...map.heads.map((name, h) => {
+        const n = order.indexOf(h);
+        const toggle = () => {
+          const chosen = new Set(state.chosen);
+          if (!chosen.delete(h)) chosen.add(h);
+          if (chosen.size === 0) return;
+          change({ chosen, head: chosen.has(state.head) ? state.head : [...chosen][0] });
+          this.chips.children[h].focus();
+        };
+        const chip = made("button", { type: "button", class: "chip", "aria-pressed": String(n >= 0), "aria-label": `head ${name}`, text: name, on: { click: toggle } });
+        if (n >= 0) chip.prepend(sample(headStyle(n)));
+        return chip;
+      }),
+      made("button", { type: "button", class: "chip", text: "all", on: { click: () => change({ chosen: new Set(map.heads.keys()) }) } }),
+    );
+  },
+
+  fill(list, places) {
+    const focused = list.contains(document.activeElement) ? document.activeElement.dataset.i : null;
+    list.replaceChildren(
+      ...places.map((one, i) => {
+        const kinds = `token${one.special ? " special" : ""}${one.hit ? " hit" : ""}`;
+        return made("li", {}, made("button", { type: "button", class: kinds, text: one.label, title: `${one.label} (${one.at})`, tabindex: i === 0 ? 0 : -1, "aria-pressed": "false", data: { i } }));
+      }),
+    );
+    if (focused !== null) list.querySelector(`[data-i="${focused}"]`)?.focus();
+  },
+
+  point(place) {
+    if (sameEnd(place, this.over)) return;
+    this.over = place;
+    this.paint();
+  },
+
+  press() {
+    for (const list of [this.queries, this.keys]) {
+      list.querySelectorAll(".token").forEach((token, i) => {
+        token.setAttribute("aria-pressed", String(sameEnd(this.pinned, { side: list.dataset.side, i })));
+      });
+    }
+  },
+
+  /** Draw the lines that are seen, or those of one token. */
+  paint() {
+    const { rows, columns } = this.axes;
+    const width = this.wire.clientWidth;
+    const height = Math.min(this.scroller.clientHeight || LINE, Math.max(rows.length, columns.length) * LINE);
+    const ratio = devicePixelRatio || 1;
+    this.canvas.width = Math.round(width * ratio);
+    this.canvas.height = Math.round(height * ratio);
+    this.canvas.style.width = `${width}px`;
+    this.canvas.style.height = `${height}px`;
+    const pen = this.canvas.getContext("2d");
+    pen.scale(ratio, ratio);
+    const one = this.over ?? this.pinned;
+    const y = (i) => (i + 0.5) * LINE - this.scroller.scrollTop;
+    for (const head of this.heads) this.drawHead(pen, head, one, y, width, height);
+    say(one ? this.inWords(one) : "");
+  },
+
+  drawHead(pen, head, one, y, width, height) {
+    const { rows, columns } = this.axes;
+    const outside = (r, c) => Math.max(y(r), y(c)) < 0 || Math.min(y(r), y(c)) > height;
+    const least = one ? 0.004 : this.faint();
+    pen.strokeStyle = head.color;
+    pen.setLineDash(head.dash);
+    rows.forEach((_, r) => {
+      if (one?.side === "queries" && one.i !== r) return;
+      const largest = largestOf(head.values, r * columns.length, columns.length);
+      for (let c = 0; c < columns.length; c++) {
+        if ((one?.side === "keys" && one.i !== c) || outside(r, c)) continue;
+        const share = shade(head.values[r * columns.length + c], DATA.top, largest);
+        if (!(share >= least)) continue;
+        pen.globalAlpha = 0.08 + 0.87 * share;
+        pen.lineWidth = 1 + 3 * share;
+        pen.beginPath();
+        pen.moveTo(2, y(r));
+        pen.bezierCurveTo(width / 2, y(r), width / 2, y(c), width - 2, y(c));
+        pen.stroke();
+      }
+    });
+    pen.globalAlpha = 1;
+  },
+
+  /** The largest weights of a token, head by head. */
+  inWords({ side, i }) {
+    const { rows, columns } = this.axes;
+    const others = side === "queries" ? columns : rows;
+    const weight = (head, j) => head.values[side === "queries" ? i * columns.length + j : j * columns.length + i];
+    const arrow = side === "queries" ? "→" : "←";
+    const told = this.heads.map((head) => {
+      const order = range(0, others.length).sort((a, b) => (weight(head, b) || 0) - (weight(head, a) || 0) || a - b);
+      return `${head.name} ${order.slice(0, 3).map((j) => `${others[j].label} ${inWords(weight(head, j))}`).join(", ")}`;
+    });
+    return `${(side === "queries" ? rows : columns)[i].label} ${arrow} ${told.join(" · ")}`;
+  },
+};
+
+function sameEnd(a, b) {
+  return a?.side === b?.side && a?.i === b?.i;
+}
+
+/** A short line in a head's colour and dash. */
+function sample({ color, dash }) {
+  const space = "http://www.w3.org/2000/svg";
+  const svg = document.createElementNS(space, "svg");
+  const line = document.createElementNS(space, "line");
+  const attributes = { x1: 0, x2: 22, y1: 4, y2: 4, stroke: color, "stroke-width": 4, "stroke-dasharray": dash.join(" ") };
+  for (const [name, value] of Object.entries(attributes)) line.setAttribute(name, value);
+  svg.setAttribute("aria-hidden", "true");
+  svg.append(line);
+  return svg;
+}
