@@ -1,4 +1,4 @@
-"""What a page shows where no script runs: what the numbers are of, a picture of all heads, and short ones as tables."""
+"""What a page shows where no script runs: the numbers as tables, or of many a picture of all heads."""
 
 import base64
 from collections.abc import Iterator, Sequence
@@ -22,9 +22,9 @@ def still(record: AttentionRecord, maps: Sequence[PageMap], bits: int) -> Iterat
     n_weights = sum(len(one.heads) * len(one.query) * len(one.key) for one in record.maps)
     yield f"<p>{error_text(maps, bits)} Rows are queries, columns are keys.</p>\n"
     yield from (f"<p>{_text(note)}</p>\n" for note in record.notes)
-    yield _picture(record, maps)
     if n_weights > TABLE_WEIGHTS:
         yield "<p>There are too many numbers for tables: with scripts on, this page shows all of them.</p>\n"
+        yield _picture(record, maps)
         return
     for one in record.maps:
         yield f"<h2>{_text(layer_title(one))}</h2>\n"

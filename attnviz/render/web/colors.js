@@ -75,14 +75,16 @@ function showLegend(top) {
   document.getElementById("legend-ticks").replaceChildren(...words.map((word) => made("span", { text: word })));
 }
 
-/* Okabe and Ito's colours, which colour-blind readers tell apart; yellow is left out, it does not show on white. */
+/* Okabe and Ito's colours, which colour-blind readers tell apart; yellow does not show on white, nor dark blue on black. */
 const HEAD_COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
+const HEAD_COLORS_ON_DARK = ["#56b4e9", "#ff8a3d", "#1fc796", "#e79bc6", "#f0e442", "#5f8dff"];
 const DASHES = [[], [7, 4], [2, 3], [10, 3, 2, 3]];
 
 /** How the n-th chosen head is drawn: a colour, and after all colours another dash. */
 function headStyle(n) {
   const dash = DASHES[Math.floor(n / HEAD_COLORS.length) % DASHES.length];
-  return { color: HEAD_COLORS[n % HEAD_COLORS.length], dash };
+  const colors = isDark() ? HEAD_COLORS_ON_DARK : HEAD_COLORS;
+  return { color: colors[n % colors.length], dash };
 }
 
 /** A colour of the page, by its name in the style sheet. */

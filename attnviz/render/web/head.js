@@ -30,7 +30,7 @@ const head = {
     const { rows, columns } = this.axes;
     this.values = between(codes, rows, columns);
     showLegend(DATA.top);
-    this.matrix.show({ rows, columns, values: this.values, top: DATA.top, label: this.title, square: true, ...roomForMatrix(300) });
+    this.matrix.show({ rows, columns, values: this.values, top: DATA.top, label: this.title, names: ["query", "key"], square: true, ...roomForMatrix(300) });
     this.look(this.matrix.at);
     this.fillTable();
     return hiddenInWords(codes, map, this.axes);
@@ -76,15 +76,20 @@ function cellInWords(title, row, column, values, place, n_columns) {
 
 /** A row's largest weights as bars. */
 function rowList(row, columns, weights) {
-  const order = range(0, columns.length).sort((a, b) => (weights[b] || 0) - (weights[a] || 0) || a - b);
-  const items = order.slice(0, ROW_LIST).map((c) => {
-    const bar = made("span", { class: "bar", "aria-hidden": "true" });
-    bar.style.width = `${100 * Math.min(1, Math.max(0, weights[c] || 0))}%`;
-    return made("li", {}, made("span", { text: columns[c].label, title: columns[c].label }), bar, made("span", { class: "number", text: inWords(weights[c]) }));
-  });
-  const rest = order.slice(ROW_LIST).reduce((sum, c) => sum + (weights[c] || 0), 0);
-  if (order.length > ROW_LIST) {
-    items.push(made("li", {}, made("span", { text: `${order.length - ROW_LIST} others` }), made("span"), made("span", { class: "number", text: inWords(rest) })));
-  }
+  const best = largestFew(weights, ROW_LIST);
+  const items = best.map(({ j, weight }) => barItem(columns[j].label, weight));
+  const rest = weights.reduce((sum, weight) => sum + (weight || 0), 0) - best.reduce((sum, { weight }) => sum + (weight || 0), 0);
+  if (columns.length > ROW_LIST) items.push(numberItem(`${columns.length - ROW_LIST} others`, Math.max(0, rest)));
   return [made("h3", { text: `${row.label} looks at` }), made("ol", {}, ...items)];
+}
+
+function barItem(label, weight, color) {
+  const bar = made("span", { class: "bar", "aria-hidden": "true" });
+  bar.style.width = `${100 * Math.min(1, Math.max(0, weight || 0))}%`;
+  if (color) bar.style.background = color;
+  return numberItem(label, weight, bar);
+}
+
+function numberItem(label, weight, bar = made("span")) {
+  return made("li", {}, made("span", { text: label, title: label }), bar, made("span", { class: "number", text: inWords(weight) }));
 }

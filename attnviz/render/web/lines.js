@@ -1,6 +1,6 @@
 /* Two columns of tokens joined by lines, as thick and as dense as the weights; several heads, each in its colour. */
 
-const LINE = 24;
+const FAINT_OF_ONE = 0.01;
 const FAINT = 0.04;
 const FAINT_AMONG_MANY = 0.12;
 const MANY = 64;
@@ -21,9 +21,10 @@ const lines = {
     this.canvas = made("canvas", { "aria-hidden": "true" });
     this.wire = made("div", { class: "wire" }, this.canvas);
     this.body = made("div", { class: "lines" }, this.queries, this.wire, this.keys);
+    this.list = made("div", { class: "row-list" });
     this.scroller = made("div", { class: "scroller", on: { scroll: () => this.paint() } }, this.body);
     for (const list of [this.queries, this.keys]) this.listen(list);
-    return made("div", {}, this.chips, this.scroller);
+    return made("div", {}, this.chips, made("div", { class: "beside" }, this.scroller, this.list));
   },
 
   listen(list) {
@@ -66,7 +67,10 @@ const lines = {
     this.fill(this.queries, rows);
     this.fill(this.keys, columns);
     this.scroller.style.maxHeight = `${Math.max(320, Math.round(innerHeight * 0.66))}px`;
-    this.body.style.height = `${Math.max(rows.length, columns.length) * LINE}px`;
+    const most = Math.max(rows.length, columns.length);
+    this.line = most <= 12 ? 44 : most <= 24 ? 30 : 24;
+    this.body.style.setProperty("--line-height", `${this.line}px`);
+    this.body.style.height = `${most * this.line}px`;
     this.press();
     this.paint();
     const hidden = codes.length === 1 ? hiddenInWords(codes[0], map, this.axes) : "";
@@ -127,7 +131,7 @@ const lines = {
   paint() {
     const { rows, columns } = this.axes;
     const width = this.wire.clientWidth;
-    const height = Math.min(this.scroller.clientHeight || LINE, Math.max(rows.length, columns.length) * LINE);
+    const height = Math.min(this.scroller.clientHeight, Math.max(rows.length, columns.length) * this.line);
     const ratio = devicePixelRatio || 1;
     this.canvas.width = Math.round(width * ratio);
     this.canvas.height = Math.round(height * ratio);
@@ -136,15 +140,17 @@ const lines = {
     const pen = this.canvas.getContext("2d");
     pen.scale(ratio, ratio);
     const one = this.over ?? this.pinned;
-    const y = (i) => (i + 0.5) * LINE - this.scroller.scrollTop;
-    for (const head of this.heads) this.drawHead(pen, head, one, y, width, height);
-    say(one ? this.inWords(one) : "");
+    const y = (i) => (i + 0.5) * this.line - this.scroller.scrollTop;
+    this.heads.forEach((head, n) => this.drawHead(pen, head, n, one, y, width, height));
+    this.look(one);
   },
 
-  drawHead(pen, head, one, y, width, height) {
+  /** The lines of the n-th head, beside those of the others. */
+  drawHead(pen, head, n, one, y, width, height) {
     const { rows, columns } = this.axes;
     const outside = (r, c) => Math.max(y(r), y(c)) < 0 || Math.min(y(r), y(c)) > height;
-    const least = one ? 0.004 : this.faint();
+    const least = one ? FAINT_OF_ONE : this.faint();
+    const aside = (n - (this.heads.length - 1) / 2) * Math.min(4, (this.line - 8) / this.heads.length);
     pen.strokeStyle = head.color;
     pen.setLineDash(head.dash);
     rows.forEach((_, r) => {
@@ -157,27 +163,42 @@ const lines = {
         pen.globalAlpha = 0.08 + 0.87 * share;
         pen.lineWidth = 1 + 3 * share;
         pen.beginPath();
-        pen.moveTo(2, y(r));
-        pen.bezierCurveTo(width / 2, y(r), width / 2, y(c), width - 2, y(c));
+        const [from, to] = [y(r) + aside, y(c) + aside];
+        pen.moveTo(2, from);
+        pen.bezierCurveTo(width / 2, from, width / 2, to, width - 2, to);
         pen.stroke();
       }
     });
     pen.globalAlpha = 1;
   },
 
-  /** The largest weights of a token, head by head. */
-  inWords({ side, i }) {
+  /** Say what a token's largest weight is, and list the largest of every head. */
+  look(one) {
+    if (!one) {
+      say("");
+      return this.list.replaceChildren(made("p", { class: "said", text: "Point at a token, or go to it with Tab and arrow keys; a click keeps it." }));
+    }
     const { rows, columns } = this.axes;
-    const others = side === "queries" ? columns : rows;
-    const weight = (head, j) => head.values[side === "queries" ? i * columns.length + j : j * columns.length + i];
-    const arrow = side === "queries" ? "→" : "←";
-    const told = this.heads.map((head) => {
-      const order = range(0, others.length).sort((a, b) => (weight(head, b) || 0) - (weight(head, a) || 0) || a - b);
-      return `${head.name} ${order.slice(0, 3).map((j) => `${others[j].label} ${inWords(weight(head, j))}`).join(", ")}`;
-    });
-    return `${(side === "queries" ? rows : columns)[i].label} ${arrow} ${told.join(" · ")}`;
+    const [here, there, arrow] = one.side === "queries" ? [rows, columns, "→"] : [columns, rows, "←"];
+    const weights = ({ values }) => there.map((_, j) => values[one.side === "queries" ? one.i * columns.length + j : j * columns.length + one.i]);
+    const blocks = this.heads.map((head) => ({ head, best: largestFew(weights(head), this.heads.length > 2 ? 3 : ROW_LIST) }));
+    const told = blocks.slice(0, 3).map(({ head, best }) => `${there[best[0].j].label} ${inWords(best[0].weight)} in ${head.name}`);
+    say(`${here[one.i].label} ${arrow} ${told.join(", ")}`);
+    return this.list.replaceChildren(
+      made("h3", { text: `${here[one.i].label} ${one.side === "queries" ? "looks at" : "is looked at by"}` }),
+      ...blocks.flatMap(({ head, best }) => [
+        made("div", { class: "of" }, sample(head), made("span", { text: head.name })),
+        made("ol", {}, ...best.map(({ j, weight }) => barItem(there[j].label, weight, head.color))),
+      ]),
+    );
   },
 };
+
+/** The places of the largest of some weights. */
+function largestFew(weights, count) {
+  const order = range(0, weights.length).sort((a, b) => (weights[b] || 0) - (weights[a] || 0) || a - b);
+  return order.slice(0, count).map((j) => ({ j, weight: weights[j] }));
+}
 
 function sameEnd(a, b) {
   return a?.side === b?.side && a?.i === b?.i;

@@ -21,9 +21,9 @@ class Matrix {
     this.canvas.addEventListener("keydown", (event) => this.key(event));
   }
 
-  /** Show values [row, column]; `square` cells or rows of one height, `width` and `height` the room there is. */
-  show({ rows, columns, values, top, label, square, width, height }) {
-    Object.assign(this, { rows, columns, values, top });
+  /** Show values [row, column]; `names` of the axes, `square` cells or flat ones, `width` and `height` of the room. */
+  show({ rows, columns, values, top, label, names, square, width, height }) {
+    Object.assign(this, { rows, columns, values, top, names });
     this.canvas.setAttribute("aria-label", `${label}: ${rows.length} rows, ${columns.length} columns`);
     this.picture = pictureOf(values, rows.length, columns.length, top);
     this.measure(square, width, height);
@@ -37,7 +37,7 @@ class Matrix {
     const pen = this.canvas.getContext("2d");
     pen.font = FONT;
     const widest = (places) => Math.max(8, ...places.map((place) => pen.measureText(place.label).width));
-    this.left = Math.min(widest(this.rows), LABEL_MOST, 0.4 * width) + 10;
+    this.left = Math.max(56, Math.min(widest(this.rows), LABEL_MOST, 0.4 * width) + 10);
     const across = widest(this.columns);
     const room = (size, count) => size / Math.max(1, count);
     let cellWidth = room(width - this.left - 2, this.columns.length);
@@ -51,7 +51,7 @@ class Matrix {
     };
     [this.cellWidth, this.cellHeight] = [scaled(cellWidth), square ? scaled(cellHeight) : cellHeight];
     this.flat = across + 6 <= this.cellWidth;
-    this.above = this.flat ? 24 : upright;
+    this.above = Math.max(40, this.flat ? 0 : upright);
     this.size(width, height);
   }
 
@@ -188,8 +188,10 @@ class Matrix {
     const source = [across.first, down.first, across.count, down.count];
     pen.drawImage(this.picture, ...source, across.from, down.from, across.count * w, down.count * h);
     pen.fillStyle = pageColor("paper");
+    if (Math.min(w, h) < 10) pen.globalAlpha = 0.4;
     if (w >= 10) for (let c = 1; c < across.count; c++) pen.fillRect(across.from + c * w - 1, this.above, 1, this.height);
     if (h >= 10) for (let r = 1; r < down.count; r++) pen.fillRect(this.left, down.from + r * h - 1, this.width, 1);
+    pen.globalAlpha = 1;
     if (w >= 34 && h >= 16) this.drawNumbers(pen, down, across);
     pen.restore();
   }
@@ -229,18 +231,19 @@ class Matrix {
     pen.fillRect(0, 0, this.width, this.above);
     pen.fillRect(0, 0, this.left, this.height);
     pen.textBaseline = "middle";
+    this.drawNames(pen);
     const place = this.over ?? this.at;
     const [down, across] = [this.seenRows(), this.seenColumns()];
     pen.save();
     pen.beginPath();
-    pen.rect(0, this.above, this.left, this.height);
+    pen.rect(0, this.above - 8, this.left, this.height);
     pen.clip();
     this.eachLabel(this.rows, down, this.cellHeight, place?.row, (one, middle) => {
       this.write(pen, one, this.left - 6, middle, "right", this.left - 10);
     });
     pen.restore();
     pen.beginPath();
-    pen.rect(this.left, 0, this.width, this.above);
+    pen.rect(this.left - 8, 0, this.width, this.above);
     pen.clip();
     this.eachLabel(this.columns, across, this.cellWidth, place?.column, (one, middle) => {
       if (this.flat) return this.write(pen, one, middle, this.above - 12, "center", this.cellWidth);
@@ -250,6 +253,14 @@ class Matrix {
       this.write(pen, one, 0, 0, "left", this.above - 10);
       pen.restore();
     });
+  }
+
+  drawNames(pen) {
+    pen.fillStyle = pageColor("soft");
+    pen.font = FONT.replace("13px", "11px");
+    pen.textAlign = "right";
+    pen.fillText(`${this.names[1]} →`, this.left - 6, this.above - 26);
+    pen.fillText(`${this.names[0]} ↓`, this.left - 6, this.above - 10);
   }
 
   /** Every label there is room for, and always the marked one and those that were searched for. */

@@ -81,5 +81,6 @@ const measures = {
 };
 
 function measureInWords(value) {
-  return value === null ? "–" : String(Number(value.toPrecision(3)));
+  if (value === null) return "–";
+  return Math.abs(value) < 10 ? value.toFixed(3) : value.toFixed(1);
 }

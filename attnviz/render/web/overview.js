@@ -2,7 +2,7 @@
 
 const overview = {
   title: "All heads",
-  controls: ["scale", "colormap", "pair", "special", "words", "find"],
+  controls: ["scale", "colormap", "pair", "special", "words"],
 
   build() {
     const host = made("div", { class: "overview" });

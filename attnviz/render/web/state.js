@@ -1,5 +1,7 @@
 /* What is shown, and its name in the page's address. */
 
+const FEW = 32; // among more tokens than these most weights are too small for a linear scale
+
 const state = {
   view: DATA.maps.length * DATA.maps[0].heads.length > 1 ? "overview" : "head",
   map: 0,
@@ -7,7 +9,7 @@ const state = {
   query: 0,
   chosen: new Set([0]), // heads of the map whose lines are drawn
   measure: Object.keys(DATA.measures)[0] ?? "",
-  scale: "linear",
+  scale: DATA.maps.some((map) => tokensOf(map.key).text.length > FEW) ? "sqrt" : "linear",
   colormap: DATA.colormap,
   pair: "all",
   special: false,

@@ -1,4 +1,4 @@
-/* One query token over all heads: a row for each head, and its tokens coloured by the mean of all. */
+/* One query token over all heads: a row for each head, and its tokens tinted by the mean of all. */
 
 const token = {
   controls: ["query", "scale", "colormap", "pair", "special", "words", "zoom", "find"],
@@ -39,12 +39,12 @@ const token = {
     if (row) codes.forEach((one, h) => this.values.set(rowBetween(one, row, columns), h * columns.length));
     showLegend(DATA.top);
     this.showStrip(rows, columns);
-    this.matrix.show({ rows: this.heads, columns, values: this.values, top: DATA.top, label: this.title, square: false, ...roomForMatrix(300) });
+    this.matrix.show({ rows: this.heads, columns, values: this.values, top: DATA.top, label: this.title, names: ["head", "key"], square: false, ...roomForMatrix(300) });
     this.look(this.matrix.at);
     return columns.length < tokensOf(map.key).text.length ? "Some keys are hidden." : "A row is a head; it opens with Enter or a double click.";
   },
 
-  /** The queries to choose from; where keys are the same tokens, coloured by the mean weight on them. */
+  /** The queries to choose from; where keys are the same tokens, tinted by the mean weight on them. */
   showStrip(rows, columns) {
     const focused = this.strip.contains(document.activeElement);
     const n = columns.length;
@@ -57,9 +57,8 @@ const token = {
         const kinds = `token${one.hit ? " hit" : ""}`;
         const button = made("button", { type: "button", class: kinds, text: one.label, "aria-pressed": String(current), tabindex: current ? 0 : -1, on: { click: () => change({ query: one.at }) } });
         if (map.query === map.key && means.has(one.at)) {
-          const share = shade(means.get(one.at), DATA.top, largest);
-          button.style.background = cssColor(share);
-          button.style.color = inkOn(share);
+          const share = Math.sqrt(Math.max(0, means.get(one.at) / largest || 0));
+          button.style.background = `color-mix(in srgb, var(--accent) ${Math.round(55 * share)}%, var(--paper))`;
           button.title = `mean over all heads: ${inWords(means.get(one.at))}`;
         }
         return button;
