@@ -281,3 +281,7 @@ class AttentionRecord:
             AttnvizError: the file cannot be written.
         """
         function("attnviz.api:save")(self, path)  # a record is below the formats that write it
+
+    def _repr_html_(self) -> str:
+        """The interactive page in a frame, as notebooks show it; no network."""
+        return str(function("attnviz.render.page:embedded")(self))

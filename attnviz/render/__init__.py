@@ -65,7 +65,13 @@ _ALL = (
         binary=True,
         result_writer="attnviz.render.tensors:safetensors_of",
     ),
-    Format("html", "numbers", "attnviz.render.page:write_page", binary=False),
+    Format(
+        "html",
+        "numbers",
+        "attnviz.render.page:write_page",
+        binary=False,
+        result_writer="attnviz.render.page:refuse_result",
+    ),
 )
 FORMATS = {one.name: one for one in _ALL}
 

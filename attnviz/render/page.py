@@ -1,5 +1,6 @@
 """A page: one HTML file that holds every weight and shows it, with nothing from outside and no network."""
 
+import io
 import re
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,11 +18,14 @@ from attnviz.render.page_maps import PageMap, page_map
 from attnviz.render.page_measures import HeadValues, head_values
 from attnviz.render.page_still import error_text, still
 from attnviz.render.panels import caption_of
+from attnviz.schema import Fields
 
 FINE_WEIGHTS = 500_000
 """Up to so many weights there are 16 bits for each where nothing is said: they take a megabyte."""
 MOST_WEIGHTS = 400_000_000
 """Of so many, 8 bits each are as much as a browser opens."""
+EMBEDDED_WEIGHTS = 4_000_000
+"""Up to so many, about 5 MB, go into a notebook."""
 
 _SOURCES = Path(__file__).parent / "web"
 _SCRIPTS = ("data", "axes", "colors", "state", "matrix", "overview", "head", "lines", "token", "measures", "main")
@@ -48,7 +52,7 @@ def write_page(
     Raises:
         RequestError: there are more weights than a browser can open.
     """
-    n_weights = sum(len(one.heads) * len(one.query) * len(one.key) for one in record.maps)
+    n_weights = _count(record)
     if n_weights > MOST_WEIGHTS:
         raise RequestError(
             f"{n_weights:,} weights are more than a page can hold, which is {MOST_WEIGHTS:,}:"
@@ -61,11 +65,34 @@ def write_page(
         stream.write(text.encode(errors="backslashreplace"))  # half a surrogate pair as its escape
 
 
-def embedded(record: AttentionRecord, page: str) -> str:
-    """A page inside another one, such as a notebook: a frame that has it as an attribute, cut off from the rest."""
+def embedded(record: AttentionRecord) -> str:
+    """The page inside another one, such as a notebook: a frame that has it as an attribute, cut off from the rest.
+
+    Records that would weigh too much on a notebook are described in a sentence.
+    """
+    n_weights = _count(record)
+    if not record.maps or n_weights > EMBEDDED_WEIGHTS:
+        advice = ' <code>record.save("heads.html")</code> makes a page of it.' if record.maps else ""
+        return f"<p>A record of {len(record.maps)} maps of attention, {n_weights:,} weights.{advice}</p>"
+    stream = io.BytesIO()
+    write_page(record, stream)
     title = escape(caption_of(record.provenance, len(record.maps[0].query)))
+    page = escape(stream.getvalue().decode())
     style = "width:100%;height:720px;border:0"
-    return f'<iframe sandbox="allow-scripts" title="{title}" style="{style}" srcdoc="{escape(page)}"></iframe>'
+    return f'<iframe sandbox="allow-scripts" title="{title}" style="{style}" srcdoc="{page}"></iframe>'
+
+
+def refuse_result(fields: Fields, stream: BinaryIO) -> None:
+    """Say that a page shows attention, and no other result.
+
+    Raises:
+        RequestError: always.
+    """
+    raise RequestError("html shows the attention of heads, which this is not: write json, csv, png or svg")
+
+
+def _count(record: AttentionRecord) -> int:
+    return sum(len(one.heads) * len(one.query) * len(one.key) for one in record.maps)
 
 
 def _parts(

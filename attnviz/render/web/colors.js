@@ -41,21 +41,33 @@ function largestOf(values, start, length) {
   return largest;
 }
 
+/** The 256 colours as pixels, and after them the one for what is no number. */
+function pixelTable() {
+  return once(`pixels-${state.colormap}`, () => {
+    const bytes = new Uint8Array(4 * 257).fill(255);
+    for (let i = 0; i < 256; i++) bytes.set(colorTable().subarray(3 * i, 3 * i + 3), 4 * i);
+    bytes.set(DATA.missing, 4 * 256);
+    return new Uint32Array(bytes.buffer);
+  });
+}
+
 /** The weights [row, column] as a picture, a pixel each. */
 function pictureOf(values, n_rows, n_columns, top) {
   const canvas = document.createElement("canvas");
   canvas.width = Math.max(1, n_columns);
   canvas.height = Math.max(1, n_rows);
   if (n_rows === 0 || n_columns === 0) return canvas;
-  const pixels = new ImageData(n_columns, n_rows);
+  const picture = new ImageData(n_columns, n_rows);
+  const pixels = new Uint32Array(picture.data.buffer);
+  const table = pixelTable();
   for (let r = 0; r < n_rows; r++) {
     const largest = largestOf(values, r * n_columns, n_columns);
     for (let i = r * n_columns; i < (r + 1) * n_columns; i++) {
-      pixels.data.set(colorOf(shade(values[i], top, largest)), 4 * i);
-      pixels.data[4 * i + 3] = 255;
+      const share = shade(values[i], top, largest);
+      pixels[i] = table[Number.isNaN(share) ? 256 : Math.round(255 * share)];
     }
   }
-  canvas.getContext("2d").putImageData(pixels, 0, 0);
+  canvas.getContext("2d").putImageData(picture, 0, 0);
   return canvas;
 }
 

@@ -2,8 +2,9 @@
 
 const FAINT_OF_ONE = 0.01;
 const FAINT = 0.04;
-const FAINT_AMONG_MANY = 0.12;
+const FAINT_AMONG_MANY = 0.25;
 const MANY = 64;
+const MOST_LINES = 1500;
 
 const lines = {
   controls: ["place", "scale", "pair", "special", "words", "find"],
@@ -74,8 +75,8 @@ const lines = {
     this.press();
     this.paint();
     const hidden = codes.length === 1 ? hiddenInWords(codes[0], map, this.axes) : "";
-    const faint = this.faint();
-    return `${hidden} Lines fainter than ${faint} of the scale are left out until a token is chosen.`.trim();
+    const rest = rows.length > MANY ? `, and all but the ${MOST_LINES} strongest of a head,` : "";
+    return `${hidden} Lines fainter than ${this.faint()} of the scale${rest} are left out until a token is chosen.`.trim();
   },
 
   faint() {
@@ -145,31 +146,39 @@ const lines = {
     this.look(one);
   },
 
-  /** The lines of the n-th head, beside those of the others. */
+  /** The lines of the n-th head, beside those of the others; the strongest last, so that nothing covers them. */
   drawHead(pen, head, n, one, y, width, height) {
-    const { rows, columns } = this.axes;
-    const outside = (r, c) => Math.max(y(r), y(c)) < 0 || Math.min(y(r), y(c)) > height;
-    const least = one ? FAINT_OF_ONE : this.faint();
     const aside = (n - (this.heads.length - 1) / 2) * Math.min(4, (this.line - 8) / this.heads.length);
     pen.strokeStyle = head.color;
     pen.setLineDash(head.dash);
+    for (const { share, r, c } of this.strongest(head, one, y, height)) {
+      const [from, to] = [y(r) + aside, y(c) + aside];
+      pen.globalAlpha = 0.08 + 0.87 * share;
+      pen.lineWidth = 1 + 3 * share;
+      pen.beginPath();
+      pen.moveTo(2, from);
+      pen.bezierCurveTo(width / 2, from, width / 2, to, width - 2, to);
+      pen.stroke();
+    }
+    pen.globalAlpha = 1;
+  },
+
+  /** The lines of a head that are seen and strong enough, or those of one token. */
+  strongest(head, one, y, height) {
+    const { rows, columns } = this.axes;
+    const least = one ? FAINT_OF_ONE : this.faint();
+    const found = [];
     rows.forEach((_, r) => {
       if (one?.side === "queries" && one.i !== r) return;
       const largest = largestOf(head.values, r * columns.length, columns.length);
       for (let c = 0; c < columns.length; c++) {
-        if ((one?.side === "keys" && one.i !== c) || outside(r, c)) continue;
+        if (one?.side === "keys" && one.i !== c) continue;
         const share = shade(head.values[r * columns.length + c], DATA.top, largest);
-        if (!(share >= least)) continue;
-        pen.globalAlpha = 0.08 + 0.87 * share;
-        pen.lineWidth = 1 + 3 * share;
-        pen.beginPath();
-        const [from, to] = [y(r) + aside, y(c) + aside];
-        pen.moveTo(2, from);
-        pen.bezierCurveTo(width / 2, from, width / 2, to, width - 2, to);
-        pen.stroke();
+        const outside = Math.max(y(r), y(c)) < 0 || Math.min(y(r), y(c)) > height;
+        if (share >= least && !outside) found.push({ share, r, c });
       }
     });
-    pen.globalAlpha = 1;
+    return found.sort((a, b) => a.share - b.share).slice(-MOST_LINES);
   },
 
   /** Say what a token's largest weight is, and list the largest of every head. */

@@ -2,6 +2,7 @@
 
 const CELL_MOST = 58;
 const LABEL_MOST = 150;
+const LABEL_ROOM = 14;
 const FONT = '13px system-ui, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif';
 
 class Matrix {
@@ -263,13 +264,16 @@ class Matrix {
     pen.fillText(`${this.names[0]} ↓`, this.left - 6, this.above - 10);
   }
 
-  /** Every label there is room for, and always the marked one and those that were searched for. */
+  /** Labels as far as there is room: first the marked one, then those that were searched for, then the others. */
   eachLabel(places, { first, count, from }, cell, marked, write) {
-    const every = Math.max(1, Math.ceil(14 / cell));
-    const near = (i) => marked !== undefined && Math.abs(i - marked) * cell < 14;
-    for (let i = first; i < first + count; i++) {
-      const wanted = i === marked || ((i % every === 0 || (places[i].hit && every < 8)) && !near(i));
-      if (wanted) write({ ...places[i], marked: i === marked }, from + (i - first + 0.5) * cell);
+    const every = Math.max(1, Math.ceil(LABEL_ROOM / cell));
+    const urgency = (i) => (i === marked ? 0 : places[i].hit ? 1 : 2);
+    const wanted = range(first, first + count).filter((i) => urgency(i) < 2 || i % every === 0);
+    const written = [];
+    for (const i of wanted.sort((a, b) => urgency(a) - urgency(b) || a - b)) {
+      if (written.some((other) => Math.abs(other - i) * cell < LABEL_ROOM - 1)) continue;
+      written.push(i);
+      write({ ...places[i], marked: i === marked }, from + (i - first + 0.5) * cell);
     }
   }
 
