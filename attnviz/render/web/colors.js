@@ -7,7 +7,7 @@ const SCALES = {
   row: { share: (v, top, largest) => (largest > 0 ? v / largest : 0), at: (s) => s },
 };
 
-/** How far along the colours a weight is, in 0..1, or NaN. */
+/** How far along the colours a weight is, in 0..1; NaN stays. */
 function shade(value, top, largest) {
   const share = SCALES[state.scale].share(value, top, largest);
   return Number.isNaN(value) ? NaN : Math.min(1, Math.max(0, share || 0));
@@ -17,7 +17,7 @@ function colorTable() {
   return once(`colors-${state.colormap}`, () => bytesOf(DATA.colormaps[state.colormap]));
 }
 
-/** Red, green and blue of a share of 0..1, or of NaN. */
+/** Red, green and blue of a share of 0..1; NaN has its own. */
 function colorOf(share) {
   if (Number.isNaN(share)) return DATA.missing;
   const step = 3 * Math.round(share * 255);

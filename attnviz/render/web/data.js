@@ -19,7 +19,7 @@ class Codes {
     return this.planes === 1 ? this.bytes[i] : 256 * this.bytes[i] + this.bytes[this.count + i];
   }
 
-  /** Row i as numbers, NaN for what is none. */
+  /** Row i as numbers; NaN for what is none. */
   row(i, into = new Float32Array(this.columns)) {
     const length = this.triangle ? i + 1 : this.columns;
     const start = this.triangle ? (i * (i + 1)) / 2 : i * this.columns;
