@@ -22,7 +22,8 @@ Array = npt.NDArray[Any]
 PROVENANCE = {"attnviz": "0.0.0", "model": "m", "backend": "numpy", "device": "cpu", "dtype": "float32", "text": "a b"}
 HOSTILE = (
     "<script>window.harm=1</script>", "</script>", '"><img src=x onerror="window.harm=1">', "&amp;", "{{x}}",
-    "[[data]]",    "<!-- [data] -->", "\u202eabc", "a\0b", "\x1b[31m", "\ud83d", "javascript:alert(1)", "' onclick='window.harm=1",
+    "[[data]]", "<!-- [data] -->", "\u202eabc", "a\0b", "\x1b[31m", "\ud83d", "javascript:alert(1)",
+    "' onclick='window.harm=1",
     "-->", "<!--", "\u2028", "字", "شكرا",
 )  # fmt: skip
 
