@@ -33,7 +33,7 @@ def started() -> Iterator[Any]:
 
 
 class Tab:
-    """One page, opened from disk; nothing that it says on the console is let pass, and nothing that it asks of others."""
+    """One page, opened from disk; what it says on the console and what it asks of others are faults."""
 
     def __init__(self, browser: Any, folder: Path, **options: Any) -> None:
         self.folder = folder
