@@ -319,6 +319,15 @@ def test_layers_and_heads_are_chosen_from_keyboard_controls_and_address(tab: Tab
     assert tab.page.get_attribute("[role=tab][aria-selected=true]", "data-view") == "lines"
 
 
+def test_what_is_shown_last_is_what_was_asked_for_last(tab: Tab) -> None:
+    record = self_record(4, 8, 6)
+    tab.open(record, "#0.0")
+    for _ in range(19):
+        tab.page.keyboard.press("j")
+    assert tab.ready().title == "layer 6 · head 3"
+    assert np.abs(np.array(tab.table()[2]) - record.weights[2, 3]).max() < ROUNDING
+
+
 @pytest.mark.parametrize("address", ["#9.9", "#0.7", "#nothing", "#0.0/token/99", "#%00", "#cross0.0", "#<b>"])
 def test_an_address_that_names_nothing_shows_something_all_the_same(tab: Tab, address: str) -> None:
     tab.open(self_record(), address)
@@ -369,10 +378,15 @@ def test_special_tokens_are_hidden_and_their_mass_is_stated(tab: Tab) -> None:
     assert np.abs(np.array(numbers) - weights[np.ix_(kept, kept)]).max() < ROUNDING
     share = 1 - weights[np.ix_(kept, kept)].sum() / weights[kept].sum()
     assert f"{100 * share:.1f} %" in tab.text("#said")
-    tab.press("1")
     every = record.weights.astype(float)
-    share = np.mean(1 - every[:, :, kept][..., kept].sum((-1, -2)) / every[:, :, kept].sum((-1, -2)))
-    assert abs(float(tab.text("#said").split()[0]) - 100 * share) < 0.2
+    shares = 1 - every[:, :, kept][..., kept].sum((-1, -2)) / every[:, :, kept].sum((-1, -2))
+    tab.press("3").page.click(".chip >> text=all")
+    assert f"{100 * shares[1].mean():.1f} %" in tab.ready().text("#said")
+    tab.page.evaluate("() => { location.hash = '#0.0/token/3'; }")
+    tab.page.wait_for_selector(".strip")
+    assert f"{100 * (1 - every[:, :, 3][..., kept].sum(-1)).mean():.1f} %" in tab.ready().text("#said")
+    tab.press("1")
+    assert abs(float(tab.text("#said").split()[0]) - 100 * shares.mean()) < 0.2
     assert tab.press("h").page.is_checked("#special") is False
 
 

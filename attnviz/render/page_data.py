@@ -13,8 +13,10 @@ from attnviz.render.page_codes import Bits, rounded_up
 from attnviz.render.page_maps import PageMap, addresses
 from attnviz.render.page_measures import HeadValues
 from attnviz.render.panels import caption_of, describe, head_title, layer_title, range_top
+from attnviz.render.scale import DEFAULT_SCALE
 from attnviz.tokens import Tokens, visible
 
+_FEW = 32
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 
@@ -33,6 +35,7 @@ def page_json(record: AttentionRecord, maps: Sequence[PageMap], bits: Bits, meas
         "notes": [visible(note) for note in record.notes],
         "bits": bits,
         "error": error_bound(maps),
+        "scale": starting_scale(maps),
         "top": range_top([np.array([one.largest for one in maps])]),
         "thumbnailTop": range_top([one.thumbnails.values for one in maps]),
         "tokens": [_tokens(tokens) for tokens in kinds],
@@ -52,6 +55,11 @@ def page_json(record: AttentionRecord, maps: Sequence[PageMap], bits: Bits, meas
 def error_bound(maps: Sequence[PageMap]) -> float:
     """How far from the record a weight in the page can be."""
     return rounded_up(max(one.error for one in maps))
+
+
+def starting_scale(maps: Sequence[PageMap]) -> str:
+    """The colour scale that a page has at first: among many tokens most weights are too small for a linear one."""
+    return "sqrt" if max(len(one.map.key) for one in maps) > _FEW else DEFAULT_SCALE
 
 
 def _rows(values: HeadValues) -> list[list[float | None]]:

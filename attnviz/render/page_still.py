@@ -6,9 +6,9 @@ from html import escape
 
 from attnviz.errors import RequestError
 from attnviz.maps import AttentionMap, AttentionRecord
-from attnviz.render.page_data import error_bound
+from attnviz.render.page_data import error_bound, starting_scale
 from attnviz.render.page_maps import PageMap
-from attnviz.render.panels import Look, caption_of, describe, head_title, heads_board, layer_title
+from attnviz.render.panels import caption_of, describe, head_title, heads_board, layer_title
 from attnviz.render.png import png
 from attnviz.tokens import visible
 
@@ -39,7 +39,7 @@ def error_text(maps: Sequence[PageMap], bits: int) -> str:
 def _picture(record: AttentionRecord, maps: Sequence[PageMap]) -> str:
     caption = caption_of(record.provenance, len(record.maps[0].query))
     try:
-        board = heads_board([one.thumbnails for one in maps], caption)
+        board = heads_board([one.thumbnails for one in maps], caption, scale=starting_scale(maps))
         picture = base64.b64encode(png(board, description=describe(record.provenance))).decode()
     except RequestError:  # no picture can be as large as so many heads would make it
         return "<p>There are too many heads for one picture.</p>\n"

@@ -67,10 +67,20 @@ function hiddenShare(codes, rows, columns) {
   return all > 0 ? Math.max(0, 1 - shown / all) : 0;
 }
 
-/** What is hidden, in words; nothing where all keys are shown. */
-function hiddenInWords(codes, map, { rows, columns }) {
+/** What of some heads is hidden, in words; nothing where all keys are shown. */
+function hiddenInWords(heads, map, { rows, columns }) {
   const shown = columns.reduce((sum, column) => sum + column.members.length, 0);
   if (shown === tokensOf(map.key).text.length) return map.cut ? "Keys had been left out: rows sum to less." : "";
-  const share = (100 * hiddenShare(codes, rows, columns)).toFixed(1);
-  return `${share} % of the weight of these rows goes to tokens that are hidden.`;
+  return hiddenMass(heads.map((codes) => hiddenShare(codes, rows, columns)));
+}
+
+/** The mean over heads of the share that is hidden, in words. */
+function hiddenMass(shares) {
+  const percent = (100 * mean(shares)).toFixed(1);
+  const over = shares.length > 1 ? `, on average of ${shares.length} heads` : "";
+  return `${percent} % of the weight of these rows goes to tokens that are hidden${over}.`;
+}
+
+function mean(values) {
+  return values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length);
 }

@@ -22,18 +22,18 @@ const head = {
     return made("div", {}, made("div", { class: "beside" }, this.matrix.host, this.list), details);
   },
 
-  async draw() {
+  async draw(host, stale) {
     const map = DATA.maps[state.map];
     const codes = await headCodes(state.map, state.head);
+    if (stale()) return "";
     this.axes = axesOf(map);
-    this.codes = codes;
     const { rows, columns } = this.axes;
     this.values = between(codes, rows, columns);
     showLegend(DATA.top);
     this.matrix.show({ rows, columns, values: this.values, top: DATA.top, label: this.title, names: ["query", "key"], square: true, ...roomForMatrix(300) });
     this.look(this.matrix.at);
     this.fillTable();
-    return hiddenInWords(codes, map, this.axes);
+    return hiddenInWords([codes], map, this.axes);
   },
 
   /** Say what a cell holds, and list its row. */

@@ -56,11 +56,12 @@ const lines = {
     token.focus();
   },
 
-  async draw() {
+  async draw(host, stale) {
     const map = DATA.maps[state.map];
     this.showChips(map);
     const chosen = [...state.chosen];
     const codes = await Promise.all(chosen.map((h) => headCodes(state.map, h)));
+    if (stale()) return "";
     this.axes = axesOf(map);
     const { rows, columns } = this.axes;
     this.heads = chosen.map((h, n) => ({ name: `${map.address}${map.heads[h]}`, values: between(codes[n], rows, columns), ...headStyle(n) }));
@@ -74,7 +75,7 @@ const lines = {
     this.body.style.height = `${most * this.line}px`;
     this.press();
     this.paint();
-    const hidden = codes.length === 1 ? hiddenInWords(codes[0], map, this.axes) : "";
+    const hidden = hiddenInWords(codes, map, this.axes);
     const rest = rows.length > MANY ? `, and all but the ${MOST_LINES} strongest of a head,` : "";
     return `${hidden} Lines fainter than ${this.faint()} of the scale${rest} are left out until a token is chosen.`.trim();
   },
@@ -215,12 +216,8 @@ function sameEnd(a, b) {
 
 /** A short line in a head's colour and dash. */
 function sample({ color, dash }) {
-  const space = "http://www.w3.org/2000/svg";
-  const svg = document.createElementNS(space, "svg");
-  const line = document.createElementNS(space, "line");
-  const attributes = { x1: 0, x2: 22, y1: 4, y2: 4, stroke: color, "stroke-width": 4, "stroke-dasharray": dash.join(" ") };
-  for (const [name, value] of Object.entries(attributes)) line.setAttribute(name, value);
-  svg.setAttribute("aria-hidden", "true");
-  svg.append(line);
+  const svg = document.getElementById("sample").content.firstElementChild.cloneNode(true);
+  svg.firstElementChild.setAttribute("stroke", color);
+  svg.firstElementChild.setAttribute("stroke-dasharray", dash.join(" "));
   return svg;
 }

@@ -7,7 +7,7 @@ let turn = 0;
 
 /** Bring everything on the page to what the state says. */
 async function show() {
-  const mine = ++turn;
+  const mine = ++turn; // what is drawn later than something newer must not cover it
   const view = views[state.view];
   const host = built.get(view) ?? built.set(view, view.build()).get(view);
   hideTip();
@@ -18,7 +18,7 @@ async function show() {
   }
   byId("stage-title").textContent = view.title;
   byId("stage").setAttribute("aria-busy", "true");
-  const said = await view.draw(host);
+  const said = await view.draw(host, () => mine !== turn);
   if (mine !== turn) return;
   byId("stage-title").textContent = view.title;
   byId("said").textContent = said;

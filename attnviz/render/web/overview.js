@@ -34,8 +34,7 @@ const overview = {
     markCurrent(host);
     if (pooled > 1) return `A tile is the mean of ${pooled} × ${pooled} weights, of all tokens; a head opens in full.`;
     if (shares.length === 0) return "A head opens with a click or Enter.";
-    const share = (100 * shares.reduce((sum, one) => sum + one, 0)) / shares.length;
-    return `${share.toFixed(1)} % of the weight of these rows goes to tokens that are hidden, over all heads.`;
+    return hiddenMass(shares);
   },
 };
 

@@ -1,7 +1,5 @@
 /* What is shown, and its name in the page's address. */
 
-const FEW = 32; // among more tokens than these most weights are too small for a linear scale
-
 const state = {
   view: DATA.maps.length * DATA.maps[0].heads.length > 1 ? "overview" : "head",
   map: 0,
@@ -9,7 +7,7 @@ const state = {
   query: 0,
   chosen: new Set([0]), // heads of the map whose lines are drawn
   measure: Object.keys(DATA.measures)[0] ?? "",
-  scale: DATA.maps.some((map) => tokensOf(map.key).text.length > FEW) ? "sqrt" : "linear",
+  scale: DATA.scale,
   colormap: DATA.colormap,
   pair: "all",
   special: false,
@@ -54,8 +52,9 @@ function change(changes) {
   state.query = Math.min(state.query, Math.max(0, tokensOf(map.query).text.length - 1));
   state.chosen = new Set([...state.chosen].filter((h) => h < map.heads.length));
   if (state.chosen.size === 0) state.chosen.add(state.head);
-  if (location.protocol !== "about:") history.replaceState(null, "", address()); // a frame's address is not its own
   show();
+  const framed = location.protocol === "about:"; // whose address is not its own
+  if (!framed && location.hash !== address()) history.replaceState(null, "", address());
 }
 
 /** The head so many places after the one shown, over the ends of layers. */

@@ -27,21 +27,24 @@ const token = {
     return this.axes.rows.findIndex((row) => row.members.includes(state.query));
   },
 
-  async draw() {
+  async draw(host, stale) {
     const map = DATA.maps[state.map];
+    const heads = headsLike(map);
+    const codes = await Promise.all(heads.map(({ place }) => headCodes(...place)));
+    if (stale()) return "";
+    this.heads = heads;
     this.axes = axesOf(map);
     const { rows, columns } = this.axes;
     const row = rows[Math.max(0, this.current())];
     if (row && !row.members.includes(state.query)) state.query = row.at;
-    this.heads = headsLike(map);
-    const codes = await Promise.all(this.heads.map(({ place }) => headCodes(...place)));
     this.values = new Float32Array(this.heads.length * columns.length);
     if (row) codes.forEach((one, h) => this.values.set(rowBetween(one, row, columns), h * columns.length));
     showLegend(DATA.top);
     this.showStrip(rows, columns);
     this.matrix.show({ rows: this.heads, columns, values: this.values, top: DATA.top, label: this.title, names: ["head", "key"], square: false, ...roomForMatrix(300) });
     this.look(this.matrix.at);
-    return columns.length < tokensOf(map.key).text.length ? "Some keys are hidden." : "A row is a head; it opens with Enter or a double click.";
+    const hidden = hiddenInWords(codes, map, { rows: row ? [row] : [], columns });
+    return `${hidden} A row is a head; it opens with Enter or a double click.`.trim();
   },
 
   /** The queries to choose from; where keys are the same tokens, tinted by the mean weight on them. */
@@ -86,8 +89,4 @@ function headsLike(wanted) {
       ? map.heads.map((name, h) => ({ label: `${map.address}${name}`, place: [m, h], special: false, hit: false }))
       : [],
   );
-}
-
-function mean(values) {
-  return values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length);
 }
