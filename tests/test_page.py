@@ -1,9 +1,12 @@
 import base64
 import io
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from hashlib import sha256
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from attnviz import RequestError, attend
+from attnviz import RequestError, attend, render
+from attnviz.maps import AttentionRecord
 from attnviz.render.page import FINE_WEIGHTS, embedded, refuse_result, write_page
 from attnviz.render.page_codes import Bits, encode, largest_error, rounded_up
 from attnviz.render.page_data import sentence_parts
@@ -182,6 +186,21 @@ def test_words_special_tokens_and_sentences_are_told() -> None:
     assert "".join(told["parts"]) == "AAAABB"
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300])
+def test_a_head_without_a_number_that_can_be_shown_is_missing_throughout(value: float) -> None:
+    tokens = named(["a", "b"])
+    page = page_of(record_of(a_map(np.full((1, 2, 2), value), tokens, tokens)))
+    assert np.isnan(weights_in(page)[0][0]).all()
+    assert stated_bound(page) == 0
+
+
+def test_negative_values_and_large_ones_keep_their_place() -> None:
+    tokens = named(["a", "b"])
+    weights = np.array([[[-0.5, 1.5], [300.0, 0.0]]])
+    page = page_of(record_of(a_map(weights, tokens, tokens)), bits=16)
+    assert np.abs(weights_in(page)[0][0] - weights[0]).max() <= stated_bound(page) < 0.01
+
+
 @pytest.mark.parametrize(
     ("special", "parts"),
     [("", None), ("s", None), (".", None), ("s.s", None), (".s.", "AAB"), ("s..ss.s", "AAAAABB"), (".s.s.", None)],
@@ -210,6 +229,8 @@ def test_measures_are_those_given_or_a_few_of_its_own() -> None:
     given_ones = {"luck <b>": [[1, 2.5, None], [np.float64(3), 4, 5]]}
     assert data_in(page_of(record, measures=given_ones))["measures"] == {"luck <b>": [[1, 2.5, None], [3, 4, 5]]}
     assert data_in(page_of(record, measures={}))["measures"] == {}
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        page_of(record, measures={"x": [[float("nan")] * 3] * 2})
 
 
 def test_measures_of_cross_attention_compare_no_positions_and_pass_over_what_is_no_number() -> None:
@@ -264,8 +285,26 @@ def test_the_policy_allows_the_pages_own_scripts_and_styles_and_nothing_else() -
         assert not [name for name in attributes if name.startswith("on") or name == "style"]
 
 
-def test_the_encoding_is_said_at_the_beginning() -> None:
-    assert b'<meta charset="utf-8">' in page_of(self_record()).encode()[:1024]
+@pytest.mark.parametrize("text", ["o cão já comeu", "字 и שלום", "👨\u200d👩 ❤️"])
+def test_the_page_is_utf_8_whatever_the_locale(text: str, tmp_path: Path) -> None:
+    env = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    file = tmp_path / "x.html"
+    command = [sys.executable, "-m", "attnviz", "heads", text, "--model", "scratch", "-o", str(file)]
+    assert subprocess.run(command, check=True, env={**os.environ, **env}, capture_output=True).stdout == b""
+    page = file.read_bytes()
+    assert b'<meta charset="utf-8">' in page[:1024]
+    assert data_in(page.decode("utf-8"))["provenance"]["text"] == text
+    assert Elements(page.decode("utf-8")).text("h1", dir="auto").endswith(visible(text))
+
+
+@pytest.mark.parametrize("record", [self_record(1, 1, 1), self_record(2, 3, 40, causal=True), attend("The cat sat")])
+def test_nothing_in_a_page_is_elsewhere(record: AttentionRecord) -> None:
+    page = page_of(record)
+    assert not re.search(r"https?://|@import|url\(", page)
+    for tag, attributes, _ in Elements(page).found:
+        assert tag not in ("link", "iframe", "object", "embed")
+        assert not attributes.keys() & {"href", "srcset"}
+        assert (attributes.get("src") or "data:").startswith("data:")
 
 
 # without scripts
@@ -282,6 +321,15 @@ def test_short_records_are_tables_that_need_no_script() -> None:
     assert "<h2>cross layer 4</h2>" in page
     assert "<p>mind &lt;this&gt;</p>" in page
     assert "data:image" not in page
+
+
+@pytest.mark.parametrize(("n_layers", "n_heads", "n"), [(12, 12, 6), (6, 12, 8), (1, 32, 19)])
+def test_the_numbers_of_many_heads_are_in_the_page_without_script(n_layers: int, n_heads: int, n: int) -> None:
+    record = self_record(n_layers, n_heads, n)
+    page = page_of(record)
+    cells = re.findall(r"<td>([\d.]+)", page)
+    assert [float(cell) for cell in cells] == record.weights.astype(float).round(3).ravel().tolist()
+    assert len(page) < 500_000
 
 
 def test_long_records_are_a_picture_that_needs_no_script() -> None:
@@ -342,3 +390,33 @@ def test_a_record_shows_itself_in_notebooks() -> None:
 def test_other_results_have_no_page() -> None:
     with pytest.raises(RequestError, match="write json, csv"):
         refuse_result(Fields({}, {}), io.BytesIO())
+
+
+# colours
+
+
+PROTAN = [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+DEUTAN = [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+"""Machado, Oliveira and Fernandes 2009: linear RGB as it is seen without one kind of cone."""
+
+
+@pytest.mark.parametrize("seen", [np.eye(3), PROTAN, DEUTAN], ids=["all", "protan", "deutan"])
+@pytest.mark.parametrize("name", ["HEAD_COLORS", "HEAD_COLORS_ON_DARK"])
+def test_colours_of_heads_can_be_told_apart_by_colour_blind_readers(name: str, seen: Any) -> None:
+    source = (Path(render.__file__).parent / "web" / "colors.js").read_text(encoding="utf-8")
+    listed = re.search(rf"const {name} = \[(.*?)\]", source)
+    assert listed
+    levels = np.array([list(bytes.fromhex(code)) for code in re.findall(r"#(\w{6})", listed[1])]) / 255
+    linear = np.clip(
+        np.where(levels <= 0.04045, levels / 12.92, ((levels + 0.055) / 1.055) ** 2.4) @ np.transpose(seen), 0, 1
+    )
+    places = cielab(linear)
+    assert len(places) == 6
+    assert min(np.linalg.norm(a - b) for a, b in combinations(places, 2)) > 15
+
+
+def cielab(linear: Any) -> Any:
+    """CIE 1976 L*, a*, b* of linear sRGB, white D65, without the straight part that there is near black."""
+    to_xyz = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+    x, y, z = np.cbrt((linear @ np.transpose(to_xyz) / [0.9505, 1, 1.089]).T)
+    return np.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], axis=1)
