@@ -87,7 +87,7 @@ function showLegend(top) {
   document.getElementById("legend-ticks").replaceChildren(...words.map((word) => made("span", { text: word })));
 }
 
-/* Okabe and Ito's colours, which colour-blind readers tell apart; yellow does not show on white, nor dark blue on black. */
+/* After Okabe and Ito, for colour-blind readers; yellow does not show on white, nor dark blue on black. */
 const HEAD_COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 const HEAD_COLORS_ON_DARK = ["#56b4e9", "#ff8a3d", "#1fc796", "#e79bc6", "#f0e442", "#5f8dff"];
 const DASHES = [[], [7, 4], [2, 3], [10, 3, 2, 3]];

@@ -16,8 +16,18 @@ const head = {
       opened: (place) => change({ view: "token", query: this.axes.rows[place.row].at }),
     });
     this.list = made("div", { class: "row-list" });
-    this.numbers = made("div", { class: "numbers", tabindex: 0, role: "region", "aria-label": "All weights of this head" });
-    const details = made("details", { on: { toggle: () => this.fillTable() } }, made("summary", { text: "As a table" }), this.numbers);
+    this.numbers = made("div", {
+      class: "numbers",
+      tabindex: 0,
+      role: "region",
+      "aria-label": "All weights of this head",
+    });
+    const details = made(
+      "details",
+      { on: { toggle: () => this.fillTable() } },
+      made("summary", { text: "As a table" }),
+      this.numbers,
+    );
     this.details = details;
     return made("div", {}, made("div", { class: "beside" }, this.matrix.host, this.list), details);
   },
@@ -30,7 +40,16 @@ const head = {
     const { rows, columns } = this.axes;
     this.values = between(codes, rows, columns);
     showLegend(DATA.top);
-    this.matrix.show({ rows, columns, values: this.values, top: DATA.top, label: this.title, names: ["query", "key"], square: true, ...roomForMatrix(300) });
+    this.matrix.show({
+      rows,
+      columns,
+      values: this.values,
+      top: DATA.top,
+      label: this.title,
+      names: ["query", "key"],
+      square: true,
+      ...roomForMatrix(300),
+    });
     this.look(this.matrix.at);
     this.fillTable();
     return hiddenInWords([codes], map, this.axes);
@@ -39,22 +58,39 @@ const head = {
   /** Say what a cell holds, and list its row. */
   look(place) {
     const { rows, columns } = this.axes;
-    if (place) say(cellInWords(this.title, rows[place.row], columns[place.column], this.values, place, columns.length));
+    if (place)
+      say(cellInWords(this.title, rows[place.row], columns[place.column], this.values, place, columns.length));
     else say("");
-    const r = place?.row ?? Math.max(0, rows.findIndex((row) => row.members.includes(state.query)));
-    this.list.replaceChildren(...(rows.length && columns.length ? rowList(rows[r], columns, this.values.subarray(r * columns.length, (r + 1) * columns.length)) : []));
+    const r =
+      place?.row ??
+      Math.max(
+        0,
+        rows.findIndex((row) => row.members.includes(state.query)),
+      );
+    this.list.replaceChildren(
+      ...(rows.length && columns.length
+        ? rowList(rows[r], columns, this.values.subarray(r * columns.length, (r + 1) * columns.length))
+        : []),
+    );
   },
 
   fillTable() {
     const { rows, columns } = this.axes;
     if (!this.details.open) return this.numbers.replaceChildren();
     if (this.values.length > TABLE_MOST) {
-      return this.numbers.replaceChildren(made("p", { text: `${this.values.length} numbers are too many for a table here.` }));
+      return this.numbers.replaceChildren(
+        made("p", { text: `${this.values.length} numbers are too many for a table here.` }),
+      );
     }
     const top = made("tr", {}, made("td"), ...columns.map((one) => made("th", { text: one.label, scope: "col" })));
     const body = rows.map((one, r) => {
       const weights = this.values.subarray(r * columns.length, (r + 1) * columns.length);
-      return made("tr", {}, made("th", { text: one.label, scope: "row" }), ...Array.from(weights, (w) => made("td", { text: inWords(w) })));
+      return made(
+        "tr",
+        {},
+        made("th", { text: one.label, scope: "row" }),
+        ...Array.from(weights, (w) => made("td", { text: inWords(w) })),
+      );
     });
     return this.numbers.replaceChildren(made("table", {}, made("thead", {}, top), made("tbody", {}, ...body)));
   },
@@ -70,7 +106,9 @@ function cellInWords(title, row, column, values, place, n_columns) {
   const weights = values.subarray(place.row * n_columns, (place.row + 1) * n_columns);
   const value = weights[place.column];
   const larger = weights.filter((weight) => weight > value).length;
-  const rank = Number.isNaN(value) ? "" : `, ${larger === 0 ? "the largest" : `no. ${larger + 1}`} of ${n_columns} in its row`;
+  const rank = Number.isNaN(value)
+    ? ""
+    : `, ${larger === 0 ? "the largest" : `no. ${larger + 1}`} of ${n_columns} in its row`;
   return `${title}: ${row.label} (${row.at}) → ${column.label} (${column.at}): ${inWords(value)}${rank}`;
 }
 
@@ -78,7 +116,9 @@ function cellInWords(title, row, column, values, place, n_columns) {
 function rowList(row, columns, weights) {
   const best = largestFew(weights, ROW_LIST);
   const items = best.map(({ j, weight }) => barItem(columns[j].label, weight));
-  const rest = weights.reduce((sum, weight) => sum + (weight || 0), 0) - best.reduce((sum, { weight }) => sum + (weight || 0), 0);
+  const rest =
+    weights.reduce((sum, weight) => sum + (weight || 0), 0) -
+    best.reduce((sum, { weight }) => sum + (weight || 0), 0);
   if (columns.length > ROW_LIST) items.push(numberItem(`${columns.length - ROW_LIST} others`, Math.max(0, rest)));
   return [made("h3", { text: `${row.label} looks at` }), made("ol", {}, ...items)];
 }
@@ -91,5 +131,11 @@ function barItem(label, weight, color) {
 }
 
 function numberItem(label, weight, bar = made("span")) {
-  return made("li", {}, made("span", { text: label, title: label }), bar, made("span", { class: "number", text: inWords(weight) }));
+  return made(
+    "li",
+    {},
+    made("span", { text: label, title: label }),
+    bar,
+    made("span", { class: "number", text: inWords(weight) }),
+  );
 }

@@ -10,7 +10,9 @@ const lines = {
   controls: ["place", "scale", "pair", "special", "words", "find"],
 
   get title() {
-    return `${DATA.maps[state.map].title} · ${state.chosen.size === 1 ? `head ${DATA.maps[state.map].heads[[...state.chosen][0]]}` : `${state.chosen.size} heads`}`;
+    const { title, heads } = DATA.maps[state.map];
+    const [first] = state.chosen;
+    return `${title} · ${state.chosen.size === 1 ? `head ${heads[first]}` : `${state.chosen.size} heads`}`;
   },
 
   build() {
@@ -64,8 +66,13 @@ const lines = {
     if (stale()) return "";
     this.axes = axesOf(map);
     const { rows, columns } = this.axes;
-    this.heads = chosen.map((h, n) => ({ name: `${map.address}${map.heads[h]}`, values: between(codes[n], rows, columns), ...headStyle(n) }));
-    if (this.pinned && this.pinned.i >= this.axes[this.pinned.side === "queries" ? "rows" : "columns"].length) this.pinned = null;
+    this.heads = chosen.map((h, n) => ({
+      name: `${map.address}${map.heads[h]}`,
+      values: between(codes[n], rows, columns),
+      ...headStyle(n),
+    }));
+    if (this.pinned && this.pinned.i >= this.axes[this.pinned.side === "queries" ? "rows" : "columns"].length)
+      this.pinned = null;
     this.fill(this.queries, rows);
     this.fill(this.keys, columns);
     this.scroller.style.maxHeight = `${Math.max(320, Math.round(innerHeight * 0.66))}px`;
@@ -77,7 +84,8 @@ const lines = {
     this.paint();
     const hidden = hiddenInWords(codes, map, this.axes);
     const rest = rows.length > MANY ? `, and all but the ${MOST_LINES} strongest of a head,` : "";
-    return `${hidden} Lines fainter than ${this.faint()} of the scale${rest} are left out until a token is chosen.`.trim();
+    const said = `Lines fainter than ${this.faint()} of the scale${rest} are left out until a token is chosen.`;
+    return `${hidden} ${said}`.trim();
   },
 
   faint() {
@@ -96,11 +104,23 @@ const lines = {
           change({ chosen, head: chosen.has(state.head) ? state.head : [...chosen][0] });
           this.chips.children[h].focus();
         };
-        const chip = made("button", { type: "button", class: "chip", "aria-pressed": String(n >= 0), "aria-label": `head ${name}`, text: name, on: { click: toggle } });
+        const chip = made("button", {
+          type: "button",
+          class: "chip",
+          "aria-pressed": String(n >= 0),
+          "aria-label": `head ${name}`,
+          text: name,
+          on: { click: toggle },
+        });
         if (n >= 0) chip.prepend(sample(headStyle(n)));
         return chip;
       }),
-      made("button", { type: "button", class: "chip", text: "all", on: { click: () => change({ chosen: new Set(map.heads.keys()) }) } }),
+      made("button", {
+        type: "button",
+        class: "chip",
+        text: "all",
+        on: { click: () => change({ chosen: new Set(map.heads.keys()) }) },
+      }),
     );
   },
 
@@ -109,7 +129,19 @@ const lines = {
     list.replaceChildren(
       ...places.map((one, i) => {
         const kinds = `token${one.special ? " special" : ""}${one.hit ? " hit" : ""}`;
-        return made("li", {}, made("button", { type: "button", class: kinds, text: one.label, title: `${one.label} (${one.at})`, tabindex: i === 0 ? 0 : -1, "aria-pressed": "false", data: { i } }));
+        return made(
+          "li",
+          {},
+          made("button", {
+            type: "button",
+            class: kinds,
+            text: one.label,
+            title: `${one.label} (${one.at})`,
+            tabindex: i === 0 ? 0 : -1,
+            "aria-pressed": "false",
+            data: { i },
+          }),
+        );
       }),
     );
     if (focused !== null) list.querySelector(`[data-i="${focused}"]`)?.focus();
@@ -186,13 +218,24 @@ const lines = {
   look(one) {
     if (!one) {
       say("");
-      return this.list.replaceChildren(made("p", { class: "said", text: "Point at a token, or go to it with Tab and arrow keys; a click keeps it." }));
+      return this.list.replaceChildren(
+        made("p", {
+          class: "said",
+          text: "Point at a token, or go to it with Tab and arrow keys; a click keeps it.",
+        }),
+      );
     }
     const { rows, columns } = this.axes;
     const [here, there, arrow] = one.side === "queries" ? [rows, columns, "→"] : [columns, rows, "←"];
-    const weights = ({ values }) => there.map((_, j) => values[one.side === "queries" ? one.i * columns.length + j : j * columns.length + one.i]);
-    const blocks = this.heads.map((head) => ({ head, best: largestFew(weights(head), this.heads.length > 2 ? 3 : ROW_LIST) }));
-    const told = blocks.slice(0, 3).map(({ head, best }) => `${there[best[0].j].label} ${inWords(best[0].weight)} in ${head.name}`);
+    const weights = ({ values }) =>
+      there.map((_, j) => values[one.side === "queries" ? one.i * columns.length + j : j * columns.length + one.i]);
+    const blocks = this.heads.map((head) => ({
+      head,
+      best: largestFew(weights(head), this.heads.length > 2 ? 3 : ROW_LIST),
+    }));
+    const told = blocks
+      .slice(0, 3)
+      .map(({ head, best }) => `${there[best[0].j].label} ${inWords(best[0].weight)} in ${head.name}`);
     say(`${here[one.i].label} ${arrow} ${told.join(", ")}`);
     return this.list.replaceChildren(
       made("h3", { text: `${here[one.i].label} ${one.side === "queries" ? "looks at" : "is looked at by"}` }),

@@ -31,8 +31,16 @@ function say(text) {
 }
 
 const PLACES = {
-  place: "place", query: "query-place", measure: "measure-place", scale: "scale", colormap: "colormap",
-  pair: "pair-place", special: "special-place", words: "words-place", zoom: "zoom", find: "find",
+  place: "place",
+  query: "query-place",
+  measure: "measure-place",
+  scale: "scale",
+  colormap: "colormap",
+  pair: "pair-place",
+  special: "special-place",
+  words: "words-place",
+  zoom: "zoom",
+  find: "find",
 };
 
 function showControls(view) {
@@ -51,9 +59,17 @@ function showControls(view) {
     tab.tabIndex = tab.dataset.view === state.view ? 0 : -1;
   }
   const map = DATA.maps[state.map];
-  options("layer", DATA.maps.map((one) => one.title.replace(/^layer /, "")), state.map);
+  options(
+    "layer",
+    DATA.maps.map((one) => one.title.replace(/^layer /, "")),
+    state.map,
+  );
   options("head", map.heads, state.head);
-  options("query", tokensOf(map.query).text.map((text, i) => `${i} ${text}`), state.query);
+  options(
+    "query",
+    tokensOf(map.query).text.map((text, i) => `${i} ${text}`),
+    state.query,
+  );
   options("measure", Object.keys(DATA.measures), Object.keys(DATA.measures).indexOf(state.measure));
   options("colormap", Object.keys(DATA.colormaps), Object.keys(DATA.colormaps).indexOf(state.colormap));
   byId("scale").value = state.scale;
@@ -144,9 +160,12 @@ function listen() {
     byId("views").querySelector(`[data-view="${view}"]`).focus();
   });
   on("layer", "change", (event) => change({ map: event.target.selectedIndex, chosen: new Set([state.head]) }));
-  on("head", "change", (event) => change({ head: event.target.selectedIndex, chosen: new Set([event.target.selectedIndex]) }));
+  on("head", "change", (event) =>
+    change({ head: event.target.selectedIndex, chosen: new Set([event.target.selectedIndex]) }),
+  );
   on("query", "change", (event) => change({ query: event.target.selectedIndex }));
-  for (const name of ["measure", "colormap"]) on(name, "change", (event) => change({ [name]: event.target.selectedOptions[0].text }));
+  for (const name of ["measure", "colormap"])
+    on(name, "change", (event) => change({ [name]: event.target.selectedOptions[0].text }));
   for (const name of ["scale", "pair"]) on(name, "change", (event) => change({ [name]: event.target.value }));
   for (const name of ["special", "words"]) on(name, "change", (event) => change({ [name]: event.target.checked }));
   on("find", "input", (event) => change({ find: event.target.value }));

@@ -88,7 +88,11 @@ class Matrix {
   hover(place, event) {
     const same = place?.row === this.over?.row && place?.column === this.over?.column;
     this.over = place;
-    if (place) showTip(`${this.rows[place.row].label} → ${this.columns[place.column].label}  ${inWords(this.value(place))}`, event);
+    if (place)
+      showTip(
+        `${this.rows[place.row].label} → ${this.columns[place.column].label}  ${inWords(this.value(place))}`,
+        event,
+      );
     else hideTip();
     if (same) return;
     this.draw();
@@ -190,7 +194,8 @@ class Matrix {
     pen.drawImage(this.picture, ...source, across.from, down.from, across.count * w, down.count * h);
     pen.fillStyle = pageColor("paper");
     if (Math.min(w, h) < 10) pen.globalAlpha = 0.4;
-    if (w >= 10) for (let c = 1; c < across.count; c++) pen.fillRect(across.from + c * w - 1, this.above, 1, this.height);
+    if (w >= 10)
+      for (let c = 1; c < across.count; c++) pen.fillRect(across.from + c * w - 1, this.above, 1, this.height);
     if (h >= 10) for (let r = 1; r < down.count; r++) pen.fillRect(this.left, down.from + r * h - 1, this.width, 1);
     pen.globalAlpha = 1;
     if (w >= 34 && h >= 16) this.drawNumbers(pen, down, across);

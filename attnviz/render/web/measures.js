@@ -28,18 +28,23 @@ const measures = {
     state.scale = "linear";
     showLegend(1);
     state.scale = kept;
-    const words = count ? [low, (low + high) / 2, high].map((value) => String(Number(value.toPrecision(3)))) : ["", "", ""];
+    const words = count
+      ? [low, (low + high) / 2, high].map((value) => String(Number(value.toPrecision(3))))
+      : ["", "", ""];
     document.getElementById("legend-ticks").replaceChildren(...words.map((text) => made("span", { text })));
   },
 
   showMosaic(values) {
     const most = Math.max(...DATA.maps.map((map) => map.heads.length));
     this.mosaic.style.setProperty("--heads", most);
-    const numbers = range(0, most).map((h) => made("span", { class: "at top", text: DATA.maps[0].heads[h] ?? String(h), "aria-hidden": "true" }));
+    const numbers = range(0, most).map((h) =>
+      made("span", { class: "at top", text: DATA.maps[0].heads[h] ?? String(h), "aria-hidden": "true" }),
+    );
     const cells = [made("span"), ...numbers];
     DATA.maps.forEach((map, m) => {
       cells.push(made("span", { class: "at", text: map.title, "aria-hidden": "true" }));
-      for (let h = 0; h < most; h++) cells.push(h < map.heads.length ? this.cell(map, m, h, values[m][h]) : made("span"));
+      for (let h = 0; h < most; h++)
+        cells.push(h < map.heads.length ? this.cell(map, m, h, values[m][h]) : made("span"));
     });
     const focused = this.mosaic.contains(document.activeElement) ? document.activeElement.dataset : null;
     this.mosaic.replaceChildren(...cells);
@@ -49,7 +54,14 @@ const measures = {
 
   cell(map, m, h, value) {
     const words = measureInWords(value);
-    const button = made("button", { type: "button", text: words, "aria-label": `${map.titles[h]}: ${state.measure} ${words}`, title: map.titles[h], data: { m, h }, on: { click: () => openHead(m, h) } });
+    const button = made("button", {
+      type: "button",
+      text: words,
+      "aria-label": `${map.titles[h]}: ${state.measure} ${words}`,
+      title: map.titles[h],
+      data: { m, h },
+      on: { click: () => openHead(m, h) },
+    });
     const share = this.share(value);
     button.style.background = cssColor(share);
     button.style.color = inkOn(share);
@@ -61,7 +73,8 @@ const measures = {
     const rows = DATA.maps.flatMap((map, m) => map.heads.map((name, h) => ({ m, h, name: `${map.address}${name}` })));
     const { by, down } = this.sorted;
     const value = ({ m, h }) => DATA.measures[by][m][h] ?? (down ? -Infinity : Infinity);
-    if (by !== "head") rows.sort((a, b) => (down ? value(b) - value(a) : value(a) - value(b)) || a.m - b.m || a.h - b.h);
+    if (by !== "head")
+      rows.sort((a, b) => (down ? value(b) - value(a) : value(a) - value(b)) || a.m - b.m || a.h - b.h);
     else if (down) rows.reverse();
     const heading = (name) => {
       const order = name !== by ? "none" : down ? "descending" : "ascending";
@@ -71,11 +84,30 @@ const measures = {
         this.table.querySelector(`[data-name="${CSS.escape(name)}"]`).focus();
       };
       const sign = { none: "", descending: " ▾", ascending: " ▴" }[order];
-      return made("th", { scope: "col", "aria-sort": order }, made("button", { type: "button", text: name + sign, data: { name }, on: { click: sort } }));
+      return made(
+        "th",
+        { scope: "col", "aria-sort": order },
+        made("button", { type: "button", text: name + sign, data: { name }, on: { click: sort } }),
+      );
     };
     const line = ({ m, h, name }) =>
-      made("tr", {}, made("th", { scope: "row" }, made("button", { type: "button", text: name, on: { click: () => openHead(m, h) } })), ...names.map((one) => made("td", { text: measureInWords(DATA.measures[one][m][h]) })));
-    const table = made("table", {}, made("caption", { text: "All heads, in the order of a column" }), made("thead", {}, made("tr", {}, ...["head", ...names].map(heading))), made("tbody", {}, ...rows.map(line)));
+      made(
+        "tr",
+        {},
+        made(
+          "th",
+          { scope: "row" },
+          made("button", { type: "button", text: name, on: { click: () => openHead(m, h) } }),
+        ),
+        ...names.map((one) => made("td", { text: measureInWords(DATA.measures[one][m][h]) })),
+      );
+    const table = made(
+      "table",
+      {},
+      made("caption", { text: "All heads, in the order of a column" }),
+      made("thead", {}, made("tr", {}, ...["head", ...names].map(heading))),
+      made("tbody", {}, ...rows.map(line)),
+    );
     this.table.replaceChildren(table);
   },
 };

@@ -28,11 +28,15 @@ const overview = {
         const rows = axes.rows.map((one) => shifted(one, h * (map.rowEdges.length - 1)));
         if (steps[m] === 1 && state.special) shares.push(hiddenShare(all, rows, axes.columns));
         const values = between(all, rows, axes.columns);
-        paintThumbnail(host.querySelector(`#thumbnail-${m}-${h}`), pictureOf(values, rows.length, axes.columns.length, top));
+        paintThumbnail(
+          host.querySelector(`#thumbnail-${m}-${h}`),
+          pictureOf(values, rows.length, axes.columns.length, top),
+        );
       });
     }
     markCurrent(host);
-    if (pooled > 1) return `A tile is the mean of ${pooled} × ${pooled} weights, of all tokens; a head opens in full.`;
+    if (pooled > 1)
+      return `A tile is the mean of ${pooled} × ${pooled} weights, of all tokens; a head opens in full.`;
     if (shares.length === 0) return "A head opens with a click or Enter.";
     return hiddenMass(shares);
   },

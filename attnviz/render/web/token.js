@@ -17,7 +17,10 @@ const token = {
       const next = this.axes.rows[this.current() + by];
       if (next) change({ query: next.at });
     });
-    this.matrix = new Matrix({ moved: (place) => this.look(place), opened: ({ row }) => openHead(...this.heads[row].place) });
+    this.matrix = new Matrix({
+      moved: (place) => this.look(place),
+      opened: ({ row }) => openHead(...this.heads[row].place),
+    });
     this.list = made("div", { class: "row-list" });
     return made("div", {}, this.strip, made("div", { class: "beside" }, this.matrix.host, this.list));
   },
@@ -41,7 +44,16 @@ const token = {
     if (row) codes.forEach((one, h) => this.values.set(rowBetween(one, row, columns), h * columns.length));
     showLegend(DATA.top);
     this.showStrip(rows, columns);
-    this.matrix.show({ rows: this.heads, columns, values: this.values, top: DATA.top, label: this.title, names: ["head", "key"], square: false, ...roomForMatrix(300) });
+    this.matrix.show({
+      rows: this.heads,
+      columns,
+      values: this.values,
+      top: DATA.top,
+      label: this.title,
+      names: ["head", "key"],
+      square: false,
+      ...roomForMatrix(300),
+    });
     this.look(this.matrix.at);
     const hidden = hiddenInWords(codes, map, { rows: row ? [row] : [], columns });
     return `${hidden} A row is a head; it opens with Enter or a double click.`.trim();
@@ -51,14 +63,23 @@ const token = {
   showStrip(rows, columns) {
     const focused = this.strip.contains(document.activeElement);
     const n = columns.length;
-    const means = new Map(columns.map((column, c) => [column.at, mean(this.heads.map((_, h) => this.values[h * n + c]))]));
+    const means = new Map(
+      columns.map((column, c) => [column.at, mean(this.heads.map((_, h) => this.values[h * n + c]))]),
+    );
     const largest = largestOf([...means.values()], 0, means.size);
     const map = DATA.maps[state.map];
     this.strip.replaceChildren(
       ...rows.map((one) => {
         const current = one.members.includes(state.query);
         const kinds = `token${one.hit ? " hit" : ""}`;
-        const button = made("button", { type: "button", class: kinds, text: one.label, "aria-pressed": String(current), tabindex: current ? 0 : -1, on: { click: () => change({ query: one.at }) } });
+        const button = made("button", {
+          type: "button",
+          class: kinds,
+          text: one.label,
+          "aria-pressed": String(current),
+          tabindex: current ? 0 : -1,
+          on: { click: () => change({ query: one.at }) },
+        });
         if (map.query === map.key && means.has(one.at)) {
           const share = Math.sqrt(Math.max(0, means.get(one.at) / largest || 0));
           button.style.background = `color-mix(in srgb, var(--accent) ${Math.round(55 * share)}%, var(--paper))`;
@@ -74,11 +95,25 @@ const token = {
   look(place) {
     const { columns } = this.axes;
     const query = { label: tokensOf(DATA.maps[state.map].query).text[state.query] ?? "", at: state.query };
-    if (place) say(cellInWords(`head ${this.heads[place.row].label}`, query, columns[place.column], this.values, place, columns.length));
+    if (place)
+      say(
+        cellInWords(
+          `head ${this.heads[place.row].label}`,
+          query,
+          columns[place.column],
+          this.values,
+          place,
+          columns.length,
+        ),
+      );
     else say("");
     const r = place?.row ?? 0;
     const head = { label: `${query.label} in ${this.heads[r].label}` };
-    this.list.replaceChildren(...(columns.length ? rowList(head, columns, this.values.subarray(r * columns.length, (r + 1) * columns.length)) : []));
+    this.list.replaceChildren(
+      ...(columns.length
+        ? rowList(head, columns, this.values.subarray(r * columns.length, (r + 1) * columns.length))
+        : []),
+    );
   },
 };
 
