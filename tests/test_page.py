@@ -117,6 +117,16 @@ def test_the_weights_in_the_page_are_the_records_within_the_bound_that_it_states
         assert np.abs(one.rows(0, 6) - np.stack(heads)).max() <= bound
 
 
+@pytest.mark.parametrize(("row", "column"), [(0, 1), (0, 4), (3, 4)])
+def test_one_weight_above_the_diagonal_of_one_head_is_not_lost(row: int, column: int) -> None:
+    record = self_record(1, 3, 5, causal=True)
+    weights = record.weights[0].copy()
+    weights[2, row, column] = 0.5
+    page = page_of(record_of(a_map(weights, record.maps[0].query, record.maps[0].key)))
+    assert not data_in(page)["maps"][0]["triangle"]
+    assert weights_in(page)[0][2][row, column] == pytest.approx(0.5, abs=1e-4)
+
+
 def test_sixteen_bits_are_taken_where_they_are_cheap() -> None:
     assert data_in(page_of(self_record()))["bits"] == 16
     assert FINE_WEIGHTS < 800 * 800

@@ -179,6 +179,7 @@ def test_thumbnails_have_the_colours_of_the_weights(tab: Tab, scale: str, name: 
 def test_a_thumbnail_opens_its_head_by_click_and_by_keyboard(tab: Tab) -> None:
     tab.open(self_record(2, 3, 4))
     assert len(tab.texts(".thumbnail")) == 6
+    assert not tab.page.locator("#still").is_visible()
     tab.page.click("#thumbnail-1-2")
     tab.ready()
     assert (tab.title, tab.address) == ("layer 3 · head 2", "#3.2")
@@ -213,7 +214,11 @@ def test_lines_of_several_heads_are_drawn_in_their_colours(tab: Tab) -> None:
     assert len(set(strokes)) == 8
     every = (canvas_of(tab, ".wire canvas")[:, :, 3] > 0).sum()
     tab.page.hover(".queries [data-i='3']")
-    assert 0 < (canvas_of(tab, ".wire canvas")[:, :, 3] > 0).sum() < every
+    of_one = canvas_of(tab, ".wire canvas")[:, :, 3] > 0
+    assert 0 < of_one.sum() < every
+    begins = np.flatnonzero(of_one[:, 6]) / len(of_one) * 5
+    assert len(begins) > 0
+    assert (np.floor(begins) == 3).all()
     strongest = int(record.weights[0, 0, 3].argmax())
     value = record.weights[0, 0, 3, strongest]
     assert f"t3 → t{strongest} {value:.3f}"[:-1] in tab.text("#readout")
@@ -319,13 +324,30 @@ def test_layers_and_heads_are_chosen_from_keyboard_controls_and_address(tab: Tab
     assert tab.page.get_attribute("[role=tab][aria-selected=true]", "data-view") == "lines"
 
 
+HELD_UP = """
+  const whole = Response.prototype.arrayBuffer;
+  Response.prototype.arrayBuffer = async function () {
+    const bytes = await whole.call(this);
+    await window.held;
+    return bytes;
+  };
+"""
+
+
 def test_what_is_shown_last_is_what_was_asked_for_last(tab: Tab) -> None:
-    record = self_record(4, 8, 6)
+    record = self_record(1, 4, 6)
+    tab.page.add_init_script(HELD_UP)
     tab.open(record, "#0.0")
-    for _ in range(19):
-        tab.page.keyboard.press("j")
-    assert tab.ready().title == "layer 6 · head 3"
-    assert np.abs(np.array(tab.table()[2]) - record.weights[2, 3]).max() < ROUNDING
+    tab.page.evaluate("() => { window.held = new Promise((done) => { window.release = done; }); }")
+    tab.page.keyboard.press("j")
+    tab.page.evaluate("() => { window.held = null; }")
+    tab.page.evaluate("() => { location.hash = '#0.2'; }")
+    tab.page.wait_for_function("() => document.querySelector('#stage-title').textContent.endsWith('head 2')")
+    tab.ready()
+    tab.page.evaluate("async () => { window.release(); await new Promise((done) => setTimeout(done, 0)); }")
+    assert tab.title == "layer 0 · head 2"
+    assert np.abs(np.array(tab.table()[2]) - record.weights[0, 2]).max() < ROUNDING
+    assert tab.page.locator("#view canvas").get_attribute("aria-label") == "layer 0 · head 2: 6 rows, 6 columns"
 
 
 @pytest.mark.parametrize("address", ["#9.9", "#0.7", "#nothing", "#0.0/token/99", "#%00", "#cross0.0", "#<b>"])
