@@ -2,6 +2,7 @@ import base64
 import io
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from attnviz.maps import AttentionRecord
 from attnviz.render.colors import MISSING, NAMES, colormap
 from attnviz.tokens import Tokens, visible
 from tests.browser import Tab, needs_browser, started
-from tests.pages import HOSTILE, a_map, named, page_of, record_of, self_record, stated_bound
+from tests.pages import HOSTILE, PROVENANCE, a_map, named, page_of, record_of, self_record, stated_bound
 from tests.saved import weights_of
 
 pytestmark = needs_browser
@@ -356,6 +357,21 @@ def test_an_address_that_names_nothing_shows_something_all_the_same(tab: Tab, ad
     assert tab.title in ("All heads", "t0 (0) over all heads")
 
 
+@pytest.mark.parametrize(("n_queries", "n_keys"), [(1, 1), (1, 3), (2, 1), (2, 0), (0, 2)])
+def test_the_smallest_records_are_shown_in_every_view(tab: Tab, n_queries: int, n_keys: int) -> None:
+    weights = weights_of(1, n_queries, n_keys) if n_keys else np.zeros((1, n_queries, 0))
+    one = a_map(weights, named(["q"] * n_queries), named(["k"] * n_keys), 7, kind="cross")
+    tab.open(record_of(one))
+    assert tab.title == "cross layer 7 · head 0"
+    for view in "123450":
+        tab.press(view, "j", "K", "s")
+    tab.press("3")
+    for token in tab.page.locator(".token").all():
+        token.click()
+    tab.press("4").page.locator("#view canvas").focus()
+    tab.press("ArrowRight", "ArrowDown", "Enter")
+
+
 def test_maps_of_several_stacks_are_all_there(tab: Tab) -> None:
     record = cross_record()
     tab.open(record)
@@ -549,6 +565,15 @@ def test_hostile_tokens_are_only_text(tab: Tab, view: str) -> None:
         shown = tab.page.eval_on_selector_all(".queries .token", "cells => cells.map((cell) => cell.textContent)")
         assert shown == [visible(text) for text in HOSTILE]
     assert tab.page.locator("#view img, #view script").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"), [("\u202eabc", r"\u202eabc"), ("a\u2028\x85", r"a\u2028\u0085"), ("<b>", "<b>")]
+)
+def test_what_made_the_numbers_is_told_in_plain_characters(tab: Tab, text: str, shown: str) -> None:
+    record = replace(self_record(), provenance={**PROVENANCE, "text": text})
+    tab.open(record).page.click("footer summary")
+    assert f'"text": "{shown}"' in tab.text("#provenance")
 
 
 def test_a_page_without_scripts_shows_its_tables(browser: Any, tmp_path: Path) -> None:

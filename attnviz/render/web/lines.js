@@ -216,7 +216,7 @@ const lines = {
 
   /** Say what a token's largest weight is, and list the largest of every head. */
   look(one) {
-    if (!one) {
+    if (!one || this.axes.rows.length === 0 || this.axes.columns.length === 0) {
       say("");
       return this.list.replaceChildren(
         made("p", {

@@ -191,6 +191,12 @@ function listen() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => show());
 }
 
+/** JSON in which characters that do not show, or turn the text around, are written as their codes. */
+function plainJson(value) {
+  const code = (c) => `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`;
+  return JSON.stringify(value, null, 1).replace(/[\p{Cf}\p{Zl}\p{Zp}\x7f-\x9f]/gu, code);
+}
+
 function begin() {
   if (!globalThis.DecompressionStream) {
     document.documentElement.className = ""; // as without scripts
@@ -199,7 +205,7 @@ function begin() {
   document.body.append(tip);
   byId("made").textContent = DATA.made;
   byId("notes").replaceChildren(...DATA.notes.map((text) => made("p", { text })));
-  byId("provenance").textContent = JSON.stringify(DATA.provenance, null, 1);
+  byId("provenance").textContent = plainJson(DATA.provenance);
   listen();
   change(readAddress(location.hash) ?? {});
 }
