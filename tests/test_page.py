@@ -229,7 +229,7 @@ def test_measures_are_those_given_or_a_few_of_its_own() -> None:
     wanted = {
         "entropy": -(weights * np.log(weights)).sum(-1).mean(-1),
         "largest": weights.max(-1).mean(-1),
-        "first": weights[..., 0].mean(-1),
+        "sink": weights[..., 0].mean(-1),
         "self": np.trace(weights, axis1=2, axis2=3) / 4,
         "distance": (weights * abs(rows - columns)).sum(-1).mean(-1),
     }
@@ -239,6 +239,8 @@ def test_measures_are_those_given_or_a_few_of_its_own() -> None:
     given_ones = {"luck <b>": [[1, 2.5, None], [np.float64(3), 4, 5]]}
     assert data_in(page_of(record, measures=given_ones))["measures"] == {"luck <b>": [[1, 2.5, None], [3, 4, 5]]}
     assert data_in(page_of(record, measures={}))["measures"] == {}
+    with pytest.raises(ValueError, match="luck has 2 maps of 3 and 2 heads, not 3 and 3"):
+        page_of(record, measures={"luck": [[1, 2, 3], [4, 5]]})
     with pytest.raises(ValueError, match="not JSON compliant"):
         page_of(record, measures={"x": [[float("nan")] * 3] * 2})
 
@@ -248,7 +250,7 @@ def test_measures_of_cross_attention_compare_no_positions_and_pass_over_what_is_
     weights[1, 0, 1] = np.nan
     one = a_map(weights, named(["x", "y"]), named(["a", "b", "c"]), kind="cross")
     values = head_values([one])
-    assert list(values) == ["entropy", "largest", "first"]
+    assert list(values) == ["entropy", "largest", "sink"]
     assert values["largest"][0][0] == pytest.approx(weights[0].max(-1).mean())
     assert values["largest"][0][1] is None
 

@@ -51,6 +51,7 @@ def write_page(
 
     Raises:
         RequestError: there are more weights than a browser can open.
+        ValueError: a measure is not of the record's heads, or holds what is no finite number.
     """
     n_weights = _count(record)
     if n_weights > MOST_WEIGHTS:

@@ -24,7 +24,7 @@ def page_json(record: AttentionRecord, maps: Sequence[PageMap], bits: Bits, meas
     """The record without its weights; ASCII, without the characters that HTML has a meaning for.
 
     Raises:
-        ValueError: a number is not finite.
+        ValueError: a number is not finite, or a measure is not of these heads.
     """
     kinds = list(dict.fromkeys(tokens for one in record.maps for tokens in (one.query, one.key)))
     data = {
@@ -43,7 +43,7 @@ def page_json(record: AttentionRecord, maps: Sequence[PageMap], bits: Bits, meas
             _map(one, address, kinds.index(one.map.query), kinds.index(one.map.key))
             for one, address in zip(maps, addresses(record.maps), strict=True)
         ],
-        "measures": {visible(name): _rows(values) for name, values in measures.items()},
+        "measures": {visible(name): _rows(name, values, maps) for name, values in measures.items()},
         "colormaps": {name: base64.b64encode(colormap(name).tobytes()).decode() for name in NAMES},
         "colormap": DEFAULT_COLORMAP,
         "missing": MISSING,
@@ -62,7 +62,11 @@ def starting_scale(maps: Sequence[PageMap]) -> str:
     return "sqrt" if max(len(one.map.key) for one in maps) > _FEW else DEFAULT_SCALE
 
 
-def _rows(values: HeadValues) -> list[list[float | None]]:
+def _rows(name: str, values: HeadValues, maps: Sequence[PageMap]) -> list[list[float | None]]:
+    found, wanted = [len(row) for row in values], [len(one.heads) for one in maps]
+    if found != wanted:
+        sizes = " and ".join(map(str, found))
+        raise ValueError(f"{name} has {len(found)} maps of {sizes} heads, not {' and '.join(map(str, wanted))}")
     return [[None if value is None else float(value) for value in row] for row in values]
 
 

@@ -23,7 +23,7 @@ def head_values(maps: Sequence[AttentionMap]) -> Mapping[str, HeadValues]:
     >>> ab = Tokens.of("ab")
     >>> one = AttentionMap("m", 0, (0,), StoredWeights(np.array([[[1.0, 0.0], [0.5, 0.5]]])), ab, ab)
     >>> [(name, round(values[0][0], 3)) for name, values in head_values([one]).items()]
-    [('entropy', 0.347), ('largest', 0.75), ('first', 0.75), ('self', 0.75), ('distance', 0.25)]
+    [('entropy', 0.347), ('largest', 0.75), ('sink', 0.75), ('self', 0.75), ('distance', 0.25)]
     """
     names = [name for name in _FOLDS if name not in _PLACED or all(map(_is_placed, maps))]
     found: dict[str, list[list[float | None]]] = {name: [] for name in names}
@@ -55,7 +55,7 @@ def _largest(block: Floats, start: int) -> Floats:
     return np.asarray(block.max(axis=2))
 
 
-def _first(block: Floats, start: int) -> Floats:
+def _sink(block: Floats, start: int) -> Floats:
     return block[:, :, 0]
 
 
@@ -72,7 +72,7 @@ def _distance(block: Floats, start: int) -> Floats:
 _FOLDS: Mapping[str, Callable[[Floats, int], Floats]] = {
     "entropy": _entropy,
     "largest": _largest,
-    "first": _first,
+    "sink": _sink,
     "self": _self,
     "distance": _distance,
 }
