@@ -12,7 +12,8 @@ from attnviz.render.colors import DEFAULT_COLORMAP, MISSING, NAMES, colormap
 from attnviz.render.page_codes import Bits, rounded_up
 from attnviz.render.page_maps import PageMap, addresses
 from attnviz.render.page_measures import HeadValues
-from attnviz.render.panels import caption_of, describe, head_title, layer_title, range_top
+from attnviz.render.panels import caption_of, describe, head_title, layer_title
+from attnviz.render.ranges import weight_range
 from attnviz.render.scale import DEFAULT_SCALE
 from attnviz.tokens import Tokens, visible
 
@@ -36,8 +37,8 @@ def page_json(record: AttentionRecord, maps: Sequence[PageMap], bits: Bits, meas
         "bits": bits,
         "error": error_bound(maps),
         "scale": starting_scale(maps),
-        "top": range_top([np.array([one.largest for one in maps])]),
-        "thumbnailTop": range_top([one.thumbnails.values for one in maps]),
+        "top": weight_range([np.array([one.largest for one in maps])]).top,
+        "thumbnailTop": weight_range([one.thumbnails.values for one in maps]).top,
         "tokens": [_tokens(tokens) for tokens in kinds],
         "maps": [
             _map(one, address, kinds.index(one.map.query), kinds.index(one.map.key))

@@ -8,7 +8,7 @@ from attnviz.errors import RequestError
 from attnviz.maps import AttentionMap, AttentionRecord
 from attnviz.render.page_data import error_bound, starting_scale
 from attnviz.render.page_maps import PageMap
-from attnviz.render.panels import caption_of, describe, head_title, heads_board, layer_title
+from attnviz.render.panels import Look, caption_of, describe, head_title, heads_board, layer_title
 from attnviz.render.png import png
 from attnviz.tokens import visible
 
@@ -40,7 +40,7 @@ def _picture(record: AttentionRecord, maps: Sequence[PageMap]) -> str:
     caption = caption_of(record.provenance, len(record.maps[0].query))
     try:
         board = heads_board([one.thumbnails for one in maps], caption, scale=starting_scale(maps))
-        picture = base64.b64encode(png(board, description=describe(record.provenance))).decode()
+        picture = base64.b64encode(png(board, Look(description=describe(record.provenance)))).decode()
     except RequestError:  # no picture can be as large as so many heads would make it
         return "<p>There are too many heads for one picture.</p>\n"
     return f'<p><img src="data:image/png;base64,{picture}" alt="All heads as heatmaps: {_text(caption)}"></p>\n'
