@@ -84,6 +84,7 @@ class AttentionCheck(Collector):
         self._rows = RowFaults()
         self._inspectors: list[_Inspector] = []
         self._faults: list[Fault] = []
+        self._unordered: list[str] = []
 
     def begin(self, one: AttentionMap) -> None:
         """Choose what to look for in the map."""
@@ -91,6 +92,8 @@ class AttentionCheck(Collector):
         self._inspectors = [_Shape(one), _Identical(one)]
         if self._causal and one.kind == "self" and one.query == one.key:
             self._inspectors.append(_Future(one))
+        elif self._causal:
+            self._unordered.append(f"{'cross ' if one.kind == 'cross' else ''}layer {one.layer}")
         padding = is_padding(one) if self._padding is None else np.array(self._padding, np.bool_)
         if len(padding) != len(one.key):
             raise ValueError(f"padding is given for {len(padding)} keys, and there are {len(one.key)}")
@@ -120,6 +123,13 @@ class AttentionCheck(Collector):
         order = list(KINDS)
         found = [*map(_of_rows, self._rows.found()), *self._faults]
         return tuple(sorted(found, key=lambda fault: order.index(fault.kind)))
+
+    def notes(self) -> tuple[str, ...]:
+        """What could not be looked at."""
+        if not self._unordered:
+            return ()
+        places = ", ".join(self._unordered)
+        return (f"not checked to be causal: {places}, where queries and keys are not the same tokens",)
 
 
 def is_padding(one: AttentionMap) -> npt.NDArray[np.bool_]:

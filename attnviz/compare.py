@@ -122,14 +122,23 @@ class Comparison:
         Raises:
             RequestError: the tolerance is no number of 0 or more.
         """
-        if not (math.isfinite(tolerance) and tolerance >= 0):
-            raise RequestError(f"--tolerance must be a number of 0 or more, got {tolerance}")
+        check_tolerance(tolerance)
         return tuple(one for one in self.changes if one.exceeds(tolerance))
 
     def difference(self, change: HeadChange) -> AttentionMap:
         """The map [1 head] of B minus A of a head, in −1..1."""
         pair = next(pair for pair in self.pairs if pair.place == change.place)
         return pair.difference().pick(heads=[pair.heads.index(change.head)])
+
+
+def check_tolerance(tolerance: float) -> None:
+    """See that a tolerance is one.
+
+    Raises:
+        RequestError: it is no number of 0 or more.
+    """
+    if not (math.isfinite(tolerance) and tolerance >= 0):
+        raise RequestError(f"--tolerance must be a number of 0 or more, got {tolerance}")
 
 
 def compare(first: AttentionRecord, second: AttentionRecord) -> Comparison:

@@ -46,7 +46,9 @@ def _mosaic(changes: Sequence[HeadChange], places: Sequence[Place], by: str) -> 
     heads = list(dict.fromkeys(one.head for one in sorted(changes, key=lambda one: str(one.head).zfill(9))))
     values = np.full((len(places), len(heads)), np.nan)
     for one in changes:
-        values[places.index(one.place), heads.index(one.head)] = getattr(one, by)
+        # beside a weight that is no number in one record only, the others say too little
+        value = np.nan if one.unlike else getattr(one, by)
+        values[places.index(one.place), heads.index(one.head)] = value
     order = sorted(range(len(places)), key=lambda i: places[i])
     what = {"largest": "largest |B − A|", "mean": "mean |B − A|", "divergence": "divergence, nats"}[by]
     layers = Axis("layer", tuple(_named(places[i]) for i in order))

@@ -16,18 +16,25 @@ def encoding_board(table: PositionTable) -> Board:
     """The encodings, each in -1..1; tables too large to be drawn are pooled, and say so."""
     rows, columns = tile_edges(len(table.positions), _TILES), tile_edges(table.d_model, _TILES)
     values = _pooled(table.values, rows, columns)
-    step = int(max(np.diff(rows).max(), np.diff(columns).max()))
+    sizes = int(np.diff(rows).max()), int(np.diff(columns).max())
     panel = Panel(
         "",
         values,
         Axis("position", tuple(str(table.positions[i]) for i in rows[:-1])),
         Axis("dimension", tuple(table.columns[i] for i in columns[:-1])),
     )
-    said = () if step == 1 else (f"each tile is the mean of up to {step} neighbours, named after the first",)
-    caption = f"sinusoidal positions · {len(table.positions)} of {table.d_model} dimensions"
+    tile = "{} × {}".format(*sizes)
+    said = () if sizes == (1, 1) else (f"each tile is the mean of up to {tile} values, and named after the first",)
+    caption = (
+        f"sinusoidal encoding · {_counted(len(table.positions), 'position')} × {_counted(table.d_model, 'dimension')}"
+    )
     return Board(caption, (Group("", (panel,), said),), Range(-1.0, 1.0, "encoding"), view="queries")
 
 
 def _pooled(values: Floats, rows: np.ndarray, columns: np.ndarray) -> Floats:
     sums = np.add.reduceat(np.add.reduceat(values, rows[:-1], axis=0), columns[:-1], axis=1)
     return np.asarray(sums / (np.diff(rows)[:, None] * np.diff(columns)))
+
+
+def _counted(n: int, what: str) -> str:
+    return f"1 {what}" if n == 1 else f"{n} {what}s"

@@ -37,7 +37,7 @@ def _mosaic(table: HeadTable, which: Measure, ranking: Sequence[RankedHead], *, 
     layers = Axis("layer", tuple(map(str, table.layers)))
     heads = Axis("head", tuple(map(str, table.heads)))
     named = ", ".join(f"{one.layer}.{one.head} ({one.value:.3g})" for one in ranking)
-    stack = "cross " if table.kind == "cross" else "decoder " if table.stack == "decoder" else ""
+    stack = "cross-attention: " if table.kind == "cross" else "decoder: " if table.stack == "decoder" else ""
     return Group(
         f"{stack}{which.title}",
         (Panel("", values.astype(np.float64), layers, heads),),

@@ -1,6 +1,6 @@
 """`attnviz check`: what is wrong with this attention; the exit code says whether anything is."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -9,11 +9,10 @@ import typer
 from attnviz.check import KINDS, AttentionCheck, Fault, fault_fields
 from attnviz.cli.grouped import grouped
 from attnviz.cli.messages import note
-from attnviz.cli.options import HeadOptions, InputOptions, LookOptions, OutputOptions
+from attnviz.cli.options import HeadOptions, InputOptions, OutputOptions, ProseOptions
 from attnviz.cli.outputs import parse_outputs
 from attnviz.cli.progress import watched
 from attnviz.cli.results import Result, write_result
-from attnviz.cli.sinks import Sinks
 from attnviz.cli.sources import files_of, open_source
 from attnviz.collect import collect
 from attnviz.errors import RequestError
@@ -44,7 +43,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 @app.command()
 @grouped
-def check(what: InputOptions, which: HeadOptions, how: CheckOptions, where: OutputOptions, look: LookOptions) -> None:
+def check(what: InputOptions, which: HeadOptions, how: CheckOptions, where: OutputOptions, look: ProseOptions) -> None:
     """Report what is wrong with attention; exit with 1 if anything is.
 
     attnviz check "Orange is my favorite fruit" --ignore saturated
@@ -58,19 +57,21 @@ def check(what: InputOptions, which: HeadOptions, how: CheckOptions, where: Outp
     selection = Selection.parse(which.layer, which.head, source.layers, source.heads)
     layers = selection.layers_or(source.layers)
     faults: list[tuple[int, Fault]] = []
+    notes: dict[str, None] = {}
     provenance: Provenance = {}
     n_tokens = 0
     for subject in source.subjects():
         checker = AttentionCheck(causal=what.causal)
         collect(watched(map(selection.heads_of, subject.maps(layers))), [checker])
         faults += [(subject.number, fault) for fault in checker.faults() if fault.kind not in ignored]
-        for line in subject.prepared.notes:
-            note(line)
+        notes |= dict.fromkeys([*subject.prepared.notes, *checker.notes()])
         provenance, n_tokens = subject.provenance, n_tokens + len(subject.prepared.tokens)
-    caption = caption_of(source.together(provenance), n_tokens)
-    result = _result(faults, source.together(provenance), caption, len(source.texts), causal=what.causal)
-    with Sinks(outputs) as sinks:
-        write_result(result, outputs, sinks, look.look)
+    for line in notes:
+        note(line)
+    provenance = source.together(provenance)
+    expected = {"causal": what.causal, "ignored": [kind for kind in KINDS if kind in ignored]}
+    result = _result(faults, provenance, caption_of(provenance, n_tokens), {"notes": list(notes), **expected})
+    write_result(result, outputs, look.look)
     if faults:
         raise typer.Exit(FAULTY)
 
@@ -84,17 +85,17 @@ def _kinds(typed: str) -> frozenset[str]:
 
 
 def _result(
-    faults: Sequence[tuple[int, Fault]], provenance: Provenance, caption: str, n_texts: int, *, causal: bool
+    faults: Sequence[tuple[int, Fault]], provenance: Provenance, caption: str, said: Mapping[str, object]
 ) -> Result:
-    lines = [f"text {number}: {fault.text}" if n_texts > 1 else fault.text for number, fault in faults]
+    n_texts = provenance.get("n_texts", 1)
+    lines = [f"text {number}: {fault.text}" if n_texts != 1 else fault.text for number, fault in faults]
     group = Group(_counted(len(faults)), (), tuple(lines))
     listed = [{"text_number": number, **fault_fields(fault)} for number, fault in faults]
-    expected = {"causal": causal, "n_texts": n_texts}
     return Result(
         board=Board(caption, (group,), Range(0.0, 1.0)),
         description=describe(provenance),
         fields=Fields(
-            {"schema": SCHEMA, "provenance": dict(provenance), "notes": [], **expected, "faults": listed}, {}
+            {"schema": SCHEMA, "provenance": dict(provenance), **said, "n_texts": n_texts, "faults": listed}, {}
         ),
         table=Table(
             ("text_number", "kind", "stack", "attention", "layer", "head", "row", "count", "text"),

@@ -1,5 +1,6 @@
 """`attnviz compare`: did the attention change, and where; the exit code says whether by more than is tolerated."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Annotated
@@ -9,15 +10,16 @@ import typer
 from attnviz._version import __version__
 from attnviz.boards.differences import comparison_board
 from attnviz.cli.grouped import grouped
+from attnviz.cli.inputs import STDIN, read_texts
 from attnviz.cli.messages import note
 from attnviz.cli.options import Backend, Dtype, HeadOptions, InputOptions, LookOptions, OutputOptions
 from attnviz.cli.outputs import parse_outputs
 from attnviz.cli.results import Result, write_result
-from attnviz.cli.sinks import Sinks
 from attnviz.cli.sources import files_of, open_source
 from attnviz.collect import RecordCollector, collect
-from attnviz.compare import By, Comparison, HeadChange, compare, comparison_fields
+from attnviz.compare import By, Comparison, HeadChange, check_tolerance, compare, comparison_fields
 from attnviz.errors import RequestError
+from attnviz.faults import RowFaults
 from attnviz.maps import AttentionMap, AttentionRecord, Provenance
 from attnviz.render.panels import caption_of, describe
 from attnviz.schema import Fields, Table
@@ -93,20 +95,21 @@ def compare_command(
 
     attnviz compare "Orange is my favorite fruit" --backend-b torch --dtype-b float16
     """
+    if change.tolerance is not None:
+        check_tolerance(change.tolerance)
+    look = how.look
     sides = _sides(what, other)
-    read = [path for side in sides for path in files_of(side)]
+    read = [*(path for side in (what, *sides) for path in files_of(side)), *how.files]
     outputs = parse_outputs(where.output or [], where.format, read, places=(), formats=FORMATS)
     first, second = (_record(sides[0], which, single=other.single), _record(sides[1], which, single=False))
     comparison = compare(first, second)
     comparison = replace(comparison, changes=comparison.ranked(change.by))
     exceeding = () if change.tolerance is None else comparison.exceeds(change.tolerance)
-    notes = list(dict.fromkeys([*first.notes, *second.notes, *comparison.notes]))
+    notes = [*_notes_of_sides(first.notes, second.notes), *comparison.notes]
     for line in notes:
         note(line)
     result = _result(comparison, (first, second), change, exceeding, notes)
-    with Sinks(outputs) as sinks:
-        for line in write_result(result, outputs, sinks, how.look):
-            note(line)
+    write_result(result, outputs, look, how.color_scale)
     if exceeding:
         raise typer.Exit(EXCEEDED)
 
@@ -115,46 +118,83 @@ def _sides(what: InputOptions, other: OtherOptions) -> tuple[InputOptions, Input
     """What A and B are run with.
 
     Raises:
-        RequestError: there is no B.
+        RequestError: there is no B, or two As, or what is said changes neither.
     """
-    own = {
-        name.removesuffix("_b"): value
-        for name in ("model_b", "seed_b", "backend_b", "device_b", "dtype_b")
-        if (value := getattr(other, name)) is not None
-    }
+    own = {name: value for name in _OWN if (value := getattr(other, f"{name}_b")) is not None}
+    if what.attention is not None:
+        raise RequestError("compare takes files of saved attention as A and B: leave out --attention")
+    if what.text is not None and what.file is not None:
+        raise RequestError("A is given twice, as an argument and with -f: give one")
     if other.other is None and not own and not other.single:
         raise RequestError(
             "there is no B to compare with: give a second text or file, or what is different: --model-b, --backend-b,"
             " --dtype-b, --seed-b or --single"
         )
-    b = replace(what, text=what.text if other.other is None else other.other)
-    return _side(what, {}), _side(b, own)
+    if what.text == other.other == STDIN:
+        raise RequestError("A and B are both -: standard input is one of them")
+    first = _taken(what)
+    second = first if other.other is None else _taken(replace(what, text=other.other))
+    saved = [side.attention for side in (first, second) if side.attention is not None]
+    if second.attention is not None and own:
+        raise RequestError(f"{second.attention} is saved attention: --{next(iter(own))}-b changes nothing in it")
+    if len(saved) == 2:
+        _refuse_useless(what)
+    elif saved:
+        first, second = _of_its_kind(first), _of_its_kind(second)
+    return first, replace(second, **own)
 
 
-def _side(what: InputOptions, own: dict[str, object]) -> InputOptions:
-    """The options of one side; a file of saved attention takes none of those that run a model."""
+_OWN = ("model", "seed", "backend", "device", "dtype")
+_OF_FILES = {"attention", "tokens", "key_tokens", "batch"}
+
+
+def _taken(what: InputOptions) -> InputOptions:
+    """One side: the file that its text names, or the text as it is read; only once, as both sides may be of it.
+
+    Raises:
+        RequestError: there are several texts.
+    """
     if what.text is not None and is_saved(what.text):
-        if own:
-            raise RequestError(f"{what.text} is saved attention: --{next(iter(own))}-b changes nothing in it")
-        kept = {field.name: getattr(what, field.name) for field in fields(what) if field.name in _OF_FILES}
-        return InputOptions(attention=what.text, **kept)
-    return replace(what, **dict.fromkeys(_OF_FILES), **own)  # type: ignore[arg-type]
+        return replace(what, text=None, attention=what.text)
+    if what.text != STDIN and what.file is None:
+        return what
+    texts = read_texts(what.text, what.file)
+    if len(texts) > 1:
+        raise RequestError(f"{len(texts)} texts on one side: compare takes one")
+    return replace(what, text=texts[0], file=None)
 
 
-_OF_FILES = ("tokens", "key_tokens", "batch")
+def _of_its_kind(side: InputOptions) -> InputOptions:
+    """What concerns this side, where one is a file of saved attention and the other runs a model."""
+    if side.attention is None:
+        return replace(side, **dict.fromkeys(_OF_FILES))  # type: ignore[arg-type]
+    return InputOptions(**{name: getattr(side, name) for name in _OF_FILES})
+
+
+def _refuse_useless(what: InputOptions) -> None:
+    """Nothing that is said is ignored: two files of saved attention take no options of models."""
+    for field in fields(what):
+        if field.name not in _OF_FILES | {"text"} and getattr(what, field.name) != field.default:
+            name = field.name.replace("_", "-")
+            raise RequestError(f"--{name} has no use: A and B are both saved attention, and no model is run")
 
 
 def _record(options: InputOptions, which: HeadOptions, *, single: bool) -> AttentionRecord:
     """The attention of one side."""
     source = open_source(options)
-    if len(source.texts) != 1:
-        raise RequestError(f"{len(source.texts)} texts on one side: compare takes one")
     selection = Selection.parse(which.layer, which.head, source.layers, source.heads)
     (subject,) = source.subjects()
-    collector = RecordCollector()
+    collector, faults = RecordCollector(), RowFaults()
     maps = subject.maps(selection.layers_or(source.layers), single=single)
-    collect(map(_only_single if single else selection.heads_of, maps), [collector])
-    return collector.result(subject.provenance, subject.prepared.notes)
+    collect(map(_only_single if single else selection.heads_of, maps), [collector, faults])
+    provenance = {**subject.provenance, **({"single": True} if single else {})}
+    return collector.result(provenance, (*subject.prepared.notes, *faults.notes()))
+
+
+def _notes_of_sides(first: Sequence[str], second: Sequence[str]) -> list[str]:
+    """What is to be known of both, and what of one only, said which."""
+    lines = dict.fromkeys([*first, *second])
+    return [line if line in first and line in second else f"{'A' if line in first else 'B'}: {line}" for line in lines]
 
 
 def _only_single(one: AttentionMap) -> AttentionMap:
@@ -206,7 +246,11 @@ def _headline(change: HeadChange, records: tuple[AttentionRecord, AttentionRecor
     query, key = one.query.text[change.query[1]], one.key.text[change.key[1]]
     before, after = change.weights
     where = f"head {change.place[2]}.{change.head}, query {visible(query)}, key {visible(key)}"
-    return f"most changed: {where}: {before:.3g} in A, {after:.3g} in B"
+    return f"most changed: {where}: {_number(before)} in A, {_number(after)} in B"
+
+
+def _number(weight: float) -> str:
+    return "no number" if math.isnan(weight) else f"{weight:.3g}"
 
 
 def _verdict(exceeding: Sequence[HeadChange], comparison: Comparison, tolerance: float) -> str:

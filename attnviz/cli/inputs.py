@@ -31,6 +31,17 @@ def read_texts(text: str | None, file: Path | None) -> list[str]:
     return lines
 
 
+def typed(text: str, what: str) -> str:
+    """A text that can only be typed, for commands that take several.
+
+    Raises:
+        RequestError: standard input is asked for.
+    """
+    if text == STDIN:
+        raise RequestError(f"{what} is typed, and not read from standard input: a text is needed in place of {STDIN}")
+    return argument(text)
+
+
 def argument(text: str) -> str:
     """A text that was typed, read as UTF-8 whatever the locale."""
     try:

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
@@ -10,13 +10,12 @@ import typer
 
 from attnviz.boards.lessons import lesson_board
 from attnviz.cli.grouped import grouped
-from attnviz.cli.inputs import argument
-from attnviz.cli.messages import note
+from attnviz.cli.inputs import typed
 from attnviz.cli.options import LookOptions, OutputOptions, PlaceOptions
 from attnviz.cli.outputs import parse_outputs
 from attnviz.cli.results import Result, write_result
-from attnviz.cli.sinks import Sinks
 from attnviz.cli.sources import placed
+from attnviz.errors import RequestError
 from attnviz.lessons.export import lesson_table, to_fields
 from attnviz.lessons.lesson import Lesson, Setting
 from attnviz.lessons.registry import LESSONS, run_lesson
@@ -71,18 +70,19 @@ def lesson(what: LessonOptions, place: PlaceOptions, where: OutputOptions, how: 
     """
     say = translator(what.lang)
     if what.name is None:
+        _refuse_said(what, place, where, how)
         _list_lessons(say)
         return
+    look = how.look
     read = [path for path in (what.embeddings, what.module, *how.files) if path is not None]
     outputs = parse_outputs(where.output or [], where.format, read, places=())
     worked = run_lesson(what.name, _setting(what, place), say)
-    with Sinks(outputs) as sinks:
-        for line in write_result(_result(worked), outputs, sinks, how.look):
-            note(line)
+    write_result(_result(worked), outputs, look, how.color_scale)
 
 
 def _setting(what: LessonOptions, place: PlaceOptions) -> Setting:
-    text, source = (None if one is None else argument(one) for one in (what.text, what.source))
+    text = None if what.text is None else typed(what.text, "--text")
+    source = None if what.source is None else typed(what.source, "--source")
     return Setting(
         text=text,
         source=source,
@@ -95,6 +95,19 @@ def _setting(what: LessonOptions, place: PlaceOptions) -> Setting:
         placing=placed(place),
         timer=time.perf_counter if what.timed else None,
     )
+
+
+def _refuse_said(*options: LessonOptions | PlaceOptions | OutputOptions | LookOptions) -> None:
+    """A list takes its language and nothing else.
+
+    Raises:
+        RequestError: something else is said.
+    """
+    for group in options:
+        for field in fields(group):
+            if field.name not in ("name", "lang") and getattr(group, field.name) != field.default:
+                option = field.name.replace("_", "-")
+                raise RequestError(f"--{option} is for a lesson: name one of {', '.join(LESSONS)}")
 
 
 def _list_lessons(say: Say) -> None:

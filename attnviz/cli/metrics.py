@@ -13,7 +13,6 @@ from attnviz.cli.options import HeadOptions, InputOptions, LookOptions, OutputOp
 from attnviz.cli.outputs import parse_outputs
 from attnviz.cli.progress import watched
 from attnviz.cli.results import Result, write_result
-from attnviz.cli.sinks import Sinks
 from attnviz.cli.sources import Source, files_of, open_source
 from attnviz.collect import collect
 from attnviz.maps import Provenance
@@ -50,8 +49,9 @@ def metrics(what: InputOptions, which: HeadOptions, by: MeasureOptions, where: O
 
     attnviz metrics - --by all -o heads.csv < sentences.txt
     """
-    names = list(MEASURES) if by.by == ALL else [measure(name.strip()).name for name in by.by.split(",")]
-    outputs = parse_outputs(where.output or [], where.format, files_of(what), places=())
+    names = list(dict.fromkeys(MEASURES if by.by == ALL else (measure(one.strip()).name for one in by.by.split(","))))
+    look = how.look
+    outputs = parse_outputs(where.output or [], where.format, [*files_of(what), *how.files], places=())
     source = open_source(what)
     collector = MeasureCollector(MEASURES if any(output.holds_numbers for output in outputs) else names)
     selection = Selection.parse(which.layer, which.head, source.layers, source.heads)
@@ -61,9 +61,7 @@ def metrics(what: InputOptions, which: HeadOptions, by: MeasureOptions, where: O
     result = _result(tables, names, by, measured, notes)
     for line in notes:
         note(line)
-    with Sinks(outputs) as sinks:
-        for line in write_result(result, outputs, sinks, how.look):
-            note(line)
+    write_result(result, outputs, look, how.color_scale)
 
 
 @dataclass(frozen=True)
@@ -85,9 +83,8 @@ def _measure(source: Source, selection: Selection, collector: MeasureCollector) 
         collect(watched(map(selection.heads_of, subject.maps(layers))), [collector])
         notes |= dict.fromkeys(subject.prepared.notes)
         provenance, n_tokens = subject.provenance, n_tokens + len(subject.prepared.tokens)
-    provenance, n_texts = source.together(provenance), len(source.texts)
-    caption = caption_of(provenance, n_tokens) + (f" · {n_texts} texts" if n_texts > 1 else "")
-    return _Measured(provenance, caption, tuple(notes))
+    provenance = source.together(provenance)
+    return _Measured(provenance, caption_of(provenance, n_tokens), tuple(notes))
 
 
 def _result(
@@ -97,6 +94,6 @@ def _result(
     return Result(
         board=measures_board(tables, names, measured.caption, by.top, ascending=by.ascending),
         description=describe(measured.provenance),
-        fields=measures_fields(tables, ranking, names[0], measured.provenance, notes),
+        fields=measures_fields(tables, ranking, names[0], measured.provenance, notes, ascending=by.ascending),
         table=measures_table(tables),
     )

@@ -28,6 +28,10 @@ Reduction = StrEnum("Reduction", ["mean", "max", "rollout"])
 Over = StrEnum("Over", ["heads", "layers", "all"])
 Probe = StrEnum("Probe", ["repeat"])
 
+Width = Annotated[
+    int | None, typer.Option(min=20, show_default="the terminal's, else 80", help="Cells a line, in text.")
+]
+
 _HEADS = Over("heads")
 _NUMPY, _COLORS, _LINEAR = Backend(NUMPY_NAME), ColorMap(DEFAULT_COLORMAP), ColorScale(DEFAULT_SCALE)
 
@@ -246,9 +250,7 @@ class LookOptions:
         Path | None, typer.Option(show_default=False, help="A font file for pictures, used before all others.")
     ] = None
     precision: Annotated[int, typer.Option(min=1, max=9, help="Digits after the point, in text.")] = 2
-    width: Annotated[
-        int | None, typer.Option(min=20, show_default="the terminal's, else 80", help="Cells a line, in text.")
-    ] = None
+    width: Width = None
 
     @property
     def look(self) -> Look:
@@ -266,3 +268,15 @@ class LookOptions:
     def files(self) -> list[Path]:
         """The files that are read."""
         return [] if self.font is None else [self.font]
+
+
+@dataclass(frozen=True)
+class ProseOptions:
+    """How text looks that has no values to draw."""
+
+    width: Width = None
+
+    @property
+    def look(self) -> Look:
+        """The same for renderers."""
+        return Look(width=self.width)

@@ -5,11 +5,9 @@ import typer
 from attnviz._version import __version__
 from attnviz.boards.encoding import encoding_board
 from attnviz.cli.grouped import grouped
-from attnviz.cli.messages import note
 from attnviz.cli.options import EncodingOptions, LookOptions, OutputOptions
 from attnviz.cli.outputs import parse_outputs
 from attnviz.cli.results import Result, write_result
-from attnviz.cli.sinks import Sinks
 from attnviz.positions import PositionTable, position_table
 from attnviz.schema import Fields, Table
 
@@ -27,15 +25,14 @@ def positions(what: EncodingOptions, where: OutputOptions, how: LookOptions) -> 
 
     attnviz positions --d-model 128 --length 200 -o positions.png
     """
+    look = how.look
     outputs = parse_outputs(where.output or [], where.format, how.files, places=())
-    result = _result(position_table(what.d_model, what.length, what.at))
-    with Sinks(outputs) as sinks:
-        for line in write_result(result, outputs, sinks, how.look):
-            note(line)
+    result = _result(position_table(what.d_model, what.length, what.at), what.length)
+    write_result(result, outputs, look, how.color_scale)
 
 
-def _result(table: PositionTable) -> Result:
-    made = {"attnviz": __version__, "encoding": "sinusoidal", "d_model": table.d_model}
+def _result(table: PositionTable, length: int) -> Result:
+    made = {"attnviz": __version__, "encoding": "sinusoidal", "d_model": table.d_model, "length": length}
     plain = {
         "schema": SCHEMA,
         "provenance": made,

@@ -1,15 +1,16 @@
 """Results that are no record of attention, such as measures or lessons, in the outputs that were asked for."""
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from attnviz.cli.console import show
+from attnviz.cli.messages import note
 from attnviz.cli.outputs import Output
 from attnviz.cli.sinks import Sinks
 from attnviz.cli.takers import standins
 from attnviz.lazy import function
 from attnviz.render.panels import Board, Look
+from attnviz.render.scale import DEFAULT_SCALE
 from attnviz.schema import Fields, Table
 
 
@@ -27,29 +28,33 @@ class Result:
     """For spreadsheets."""
 
 
-def write_result(result: Result, outputs: Sequence[Output], sinks: Sinks, look: Look, number: int = 1) -> Sequence[str]:
-    """Write a result to every output; returned is what the reader should know about it.
+def write_result(result: Result, outputs: list[Output], look: Look, color_scale: str = DEFAULT_SCALE) -> None:
+    """Write a result to every output, and note what pictures cannot show of it.
 
     Args:
         result: what was found.
         outputs: where it goes.
-        sinks: the streams of the outputs.
         look: how pictures and text look.
-        number: which text it is of, from 1.
+        color_scale: how colours follow the values, one of `attnviz.render.scale.SCALES`.
+
+    Raises:
+        AttnvizError: an output cannot be written.
     """
+    board = replace(result.board, scale=color_scale)
     notes: dict[str, None] = {}
-    for output in outputs:
-        if output.format is None:
-            show(result.board, look, result.description)
-            sys.stdout.flush()
-            continue
-        with sinks.stream(output, {"n": number}) as stream:
-            if output.format.holds == "numbers":
-                of_csv = output.format.name == "csv"
-                function(output.format.result_writer)(result.table if of_csv else result.fields, stream)
-            else:
-                writer = function(output.format.writer)
-                writer(result.board, replace(look, description=result.description), stream)
-        if output.format.holds == "picture":
-            notes |= dict.fromkeys(standins(result.board, look))
-    return tuple(notes)
+    with Sinks(outputs) as sinks:
+        for output in outputs:
+            if output.format is None:
+                show(board, look, result.description)
+                sys.stdout.flush()
+                continue
+            with sinks.stream(output, {}) as stream:
+                if output.format.holds == "numbers":
+                    of_csv = output.format.name == "csv"
+                    function(output.format.result_writer)(result.table if of_csv else result.fields, stream)
+                else:
+                    function(output.format.writer)(board, replace(look, description=result.description), stream)
+            if output.format.holds == "picture":
+                notes |= dict.fromkeys(standins(board, look))
+    for line in notes:
+        note(line)

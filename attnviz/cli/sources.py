@@ -7,7 +7,7 @@ from pathlib import Path
 
 from attnviz.attention import Rule
 from attnviz.backend import NUMPY_NAME, Placing, placing
-from attnviz.cli.inputs import argument, read_texts
+from attnviz.cli.inputs import read_texts, typed
 from attnviz.cli.messages import note
 from attnviz.cli.options import CrossOptions, InputOptions, PlaceOptions, RuleOptions, ShapeOptions
 from attnviz.errors import RequestError
@@ -156,7 +156,7 @@ def open_cross(options: CrossOptions) -> Source:
     if options.model != SCRATCH:
         raise RequestError(f"cross-attention runs on the scratch model, not on {options.model}: leave out --model")
     model = function(NAMED[SCRATCH])(placed(options), **_scratch(options))
-    source, target = (argument(text) for text in (options.source, options.target))
+    source, target = typed(options.source, "the source"), typed(options.target, "the target")
     return Source(
         layers=range(model.n_layers),
         heads=range(model.n_heads),

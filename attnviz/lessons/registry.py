@@ -77,7 +77,10 @@ LESSONS: Mapping[str, Entry] = {
     "positions": Entry(mark("Sinusoidal positions"), f"{_HOME}.positions:positions", seeded=False),
     "order": Entry(mark("Attention does not see the order of words"), f"{_HOME}.order:order", _VECTORS),
     "parallel": Entry(
-        mark("Why attention runs in parallel, and what it costs"), f"{_HOME}.parallel:parallel", seeded=False
+        mark("Why attention runs in parallel, and what it costs"),
+        f"{_HOME}.parallel:parallel",
+        ("timer",),
+        seeded=False,
     ),
     "cost": Entry(mark("Many narrow heads cost as much as one wide head"), f"{_HOME}.cost:cost", seeded=False),
     "masks": Entry(mark("Masks: what a token may attend to"), f"{_HOME}.masks:masks", _VECTORS),
@@ -91,6 +94,7 @@ _TYPED = {
     "module": "--module",
     "n_heads": "--n-heads",
     "shared_projections": "--shared-projections",
+    "timer": "--timed",
 }
 """What each field of `Setting` is called by who sets it."""
 
@@ -165,7 +169,7 @@ def _provenance(name: str, entry: Entry, setting: Setting) -> Provenance:
         if isinstance(value, Path):
             said |= {field: value.name, f"{field}_sha256": sha256_of(value)}
         elif value != getattr(unset, field):
-            said[field] = value
+            said |= {"timed": True} if field == "timer" else {field: value}
     model = {}
     if entry.bundled:
         from attnviz.sources.encoder import MINILM_SHA256  # noqa: PLC0415 (these lessons have imported it)

@@ -13,19 +13,26 @@ SCHEMA = "attnviz-metrics/1"
 
 
 def measures_fields(
-    tables: Sequence[HeadTable], ranking: Sequence[RankedHead], by: str, provenance: Provenance, notes: Sequence[str]
+    tables: Sequence[HeadTable],
+    ranking: Sequence[RankedHead],
+    by: str,
+    provenance: Provenance,
+    notes: Sequence[str],
+    *,
+    ascending: bool = False,
 ) -> Fields:
     """The measures for json, npz and safetensors.
 
-    `by` and `ranking`, the heads that have most of it; of one table its `stack`, `kind`, `layers`, `heads`, `n_texts`,
-    `n_rows`, `lacking`, `rows_left_out`, `units`, and each measure as an array [layer, head] of its own name; of
-    several tables, as encoder-decoders have, all that under `stacks`.
+    `by` and `ranking`, the heads that have most of it, or where `ascending` least; of one table its `stack`,
+    `kind`, `layers`, `heads`, `n_texts`, `n_rows`, `lacking`, `rows_left_out`, `units`, and each measure as an
+    array [layer, head] of its own name; of several tables, as encoder-decoders have, all that under `stacks`.
     """
     plain: dict[str, Any] = {
         "schema": SCHEMA,
         "provenance": dict(provenance),
         "notes": list(notes),
         "by": by,
+        "ascending": ascending,
         "ranking": [{"layer": one.layer, "head": one.head, "value": one.value} for one in ranking],
     }
     if len(tables) != 1:

@@ -138,14 +138,15 @@ def token_axis(name: str, tokens: Tokens, edges: Edges) -> Axis:
 
 
 def caption_of(provenance: Provenance, n_tokens: int) -> str:
-    """The line above a picture: model, length and, where there is one, the text.
+    """The line above a picture: model, length, how many texts where it is of several, and the text where it is of one.
 
-    >>> caption_of({"model": "minilm", "text": "a\\nb"}, 4)
-    'minilm · 4 tokens · a␊b'
+    >>> caption_of({"model": "minilm", "text": "a\\nb"}, 4), caption_of({"model": "m", "text": "", "n_texts": 2}, 9)
+    ('minilm · 4 tokens · a␊b', 'm · 9 tokens · 2 texts')
     """
     tokens = "1 token" if n_tokens == 1 else f"{n_tokens} tokens"
-    text = str(provenance["text"])
-    return " · ".join([visible(str(provenance["model"])), tokens, *([visible(text)] if text else [])])
+    texts = f"{provenance['n_texts']} texts" if "n_texts" in provenance else ""
+    said = (str(provenance["model"]), tokens, texts, str(provenance["text"]))
+    return " · ".join(visible(one) for one in said if one)
 
 
 def describe(provenance: Provenance) -> str:

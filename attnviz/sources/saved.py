@@ -96,13 +96,13 @@ def split_array(typed: str) -> tuple[Path, str | None]:
 
 
 def is_saved(typed: str) -> bool:
-    """Whether what is typed names a file of saved attention that is there, rather than a text.
+    """Whether what is typed names a file of saved attention, rather than a text: one that is there, or by its suffix.
 
-    >>> is_saved("Orange is my favorite fruit"), is_saved("no-such-file.npz")
-    (False, False)
+    >>> is_saved("Orange is my favorite fruit"), is_saved("look at run.npz"), is_saved("no-such-file.npz")
+    (False, False, True)
     """
     path, _ = split_array(typed)
-    return path.suffix.lower() in READERS and kind_at(path) == "file"
+    return path.suffix.lower() in READERS and (kind_at(path) == "file" or len(typed.split()) == 1)
 
 
 def open_saved(
