@@ -492,7 +492,7 @@ NO_USE = {
                   "probe_words"},
     "embeddings": {"text", "file", "model", "tokens", "key_tokens", "batch", "truncate", "d_model", "no_positions",
                    "probe", "probe_words"},
-    "model": {"tokens", "key_tokens", "batch"},
+    "model": {"tokens", "key_tokens", "batch", "probe", "probe_words"},
 }  # fmt: skip
 """What no source of a kind can use."""
 

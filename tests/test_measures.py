@@ -445,7 +445,7 @@ def test_heads_are_ranked_and_those_without_a_value_left_out() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"by": "entrpy"}, "no measure 'entrpy': there are entropy, span, "),
+        ({"by": "entrpy"}, "no measure 'entrpy': there are entropy, span, .*; did you mean entropy?"),
         ({"by": "special"}, "no special here: none there; there is entropy"),
         ({"by": "self"}, "no self here: it was not measured; there is entropy"),
         ({"top": 0}, "--top must be at least 1, got 0"),

@@ -8,13 +8,18 @@ from attnviz.positions import PositionTable
 from attnviz.render.panels import Axis, Board, Group, Panel
 from attnviz.render.ranges import Range
 
-_TILES = 512
-"""The most rows and columns that are drawn; what is longer is shown by the mean of neighbours."""
+PICTURE_TILES, TEXT_TILES = 512, 128
+"""The most rows and columns that pictures and text show."""
 
 
-def encoding_board(table: PositionTable) -> Board:
-    """The encodings, each in -1..1; tables too large to be drawn are pooled, and say so."""
-    rows, columns = tile_edges(len(table.positions), _TILES), tile_edges(table.d_model, _TILES)
+def encoding_board(table: PositionTable, most: int = PICTURE_TILES) -> Board:
+    """The encodings, each in -1..1.
+
+    Args:
+        table: of any size.
+        most: how many rows and columns are shown; of longer tables the means of neighbours, which is said.
+    """
+    rows, columns = tile_edges(len(table.positions), most), tile_edges(table.d_model, most)
     values = _pooled(table.values, rows, columns)
     sizes = int(np.diff(rows).max()), int(np.diff(columns).max())
     panel = Panel(

@@ -4,6 +4,7 @@ import os
 import sys
 from pathlib import Path
 
+from attnviz.cli.messages import note
 from attnviz.errors import AttnvizError, RequestError
 from attnviz.files import kind_at
 
@@ -24,6 +25,8 @@ def read_texts(text: str | None, file: Path | None) -> list[str]:
     if text is None:
         raise RequestError("no text: type it in quotes, name a file with -f, or - for standard input")
     if text != STDIN:
+        if os.path.isfile(text):  # noqa: PTH113 (what cannot be a path is a text, and no error)
+            note(f"the text is the words {text}; what the file of that name holds is read with -f or --attention")
         return [argument(text)]
     lines = [line for line in _decoded(sys.stdin.buffer.read(), "standard input").splitlines() if line.strip()]
     if not lines:

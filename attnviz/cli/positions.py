@@ -3,7 +3,7 @@
 import typer
 
 from attnviz._version import __version__
-from attnviz.boards.encoding import encoding_board
+from attnviz.boards.encoding import TEXT_TILES, encoding_board
 from attnviz.cli.grouped import grouped
 from attnviz.cli.options import EncodingOptions, LookOptions, OutputOptions
 from attnviz.cli.outputs import parse_outputs
@@ -44,6 +44,7 @@ def _result(table: PositionTable, length: int) -> Result:
     rows = [[place, *row] for place, row in zip(table.positions, table.values.tolist(), strict=True)]
     return Result(
         board=encoding_board(table),
+        text_board=encoding_board(table, TEXT_TILES),
         description=f"attnviz {__version__} · sinusoidal positions, d_model {table.d_model}",
         fields=Fields(plain, {"encodings": table.values}),
         table=Table(("position", *table.columns), rows),

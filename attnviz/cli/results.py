@@ -26,6 +26,8 @@ class Result:
     """For programs; its notes are the ones that people get."""
     table: Table
     """For spreadsheets."""
+    text_board: Board | None = None
+    """For people who read it as text, where that has room for less."""
 
 
 def write_result(result: Result, outputs: list[Output], look: Look, color_scale: str = DEFAULT_SCALE) -> None:
@@ -41,11 +43,12 @@ def write_result(result: Result, outputs: list[Output], look: Look, color_scale:
         AttnvizError: an output cannot be written.
     """
     board = replace(result.board, scale=color_scale)
+    text = replace(result.text_board or board, scale=color_scale)
     notes: dict[str, None] = {}
     with Sinks(outputs) as sinks:
         for output in outputs:
             if output.format is None:
-                show(board, look, result.description)
+                show(text, look, result.description)
                 sys.stdout.flush()
                 continue
             with sinks.stream(output, {}) as stream:
@@ -53,7 +56,8 @@ def write_result(result: Result, outputs: list[Output], look: Look, color_scale:
                     of_csv = output.format.name == "csv"
                     function(output.format.result_writer)(result.table if of_csv else result.fields, stream)
                 else:
-                    function(output.format.writer)(board, replace(look, description=result.description), stream)
+                    drawn = text if output.format.holds == "text" else board
+                    function(output.format.writer)(drawn, replace(look, description=result.description), stream)
             if output.format.holds == "picture":
                 notes |= dict.fromkeys(standins(board, look))
     for line in notes:
