@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from attnviz.arrays import Floats
+from attnviz.collect import Collector
 from attnviz.errors import RequestError
 from attnviz.maps import AttentionMap, StoredWeights, Weights, block_ranges
 from attnviz.memory import check_room
@@ -124,6 +125,44 @@ def rollout(maps: Iterable[AttentionMap]) -> Iterator[AttentionMap]:
             np.matmul(block, rolled, out=mixed[start:stop])
         rolled = mixed
         yield replace(one, heads=("rollout",), weights=StoredWeights(rolled[None]), output=None)
+
+
+class RolloutCollector(Collector):
+    """Attention rollout through all layers that are seen, while something else is made of them.
+
+    Args:
+        most: tokens up to which there is one, as a matrix [token, token] is kept for each layer.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._means: list[AttentionMap] = []
+
+    def wants(self, one: AttentionMap) -> bool:
+        """Whether it is self-attention of the stack that came first, and not too long."""
+        of_one = not self._means or self._means[0].stack == one.stack
+        return one.kind == "self" and one.query == one.key and of_one and 0 < len(one.query) <= self._most
+
+    def begin(self, one: AttentionMap) -> None:
+        """Make room for the mean of the map's heads."""
+        self._map, self._rows = one, list[Floats]()
+
+    def fold(self, start: int, block: Floats) -> None:
+        """Take the mean of the heads."""
+        with np.errstate(invalid="ignore"):
+            self._rows.append(block.mean(axis=0))
+
+    def finish(self) -> None:
+        """Keep the mean."""
+        mean = StoredWeights(np.concatenate(self._rows)[None])
+        self._means.append(replace(self._map, heads=("mean",), weights=mean, output=None))
+
+    def result(self) -> Floats | None:
+        """[query, key], as `rollout` has it after the last layer; None where no map was wanted."""
+        last = None
+        for last in rollout(self._means):
+            pass
+        return None if last is None else last.weights.rows(0, len(last.query))[0]
 
 
 def _check_alike(first: AttentionMap, one: AttentionMap) -> None:

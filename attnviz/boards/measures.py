@@ -36,7 +36,7 @@ def _mosaic(table: HeadTable, which: Measure, ranking: Sequence[RankedHead], *, 
     values = table.values[which.name]
     layers = Axis("layer", tuple(map(str, table.layers)))
     heads = Axis("head", tuple(map(str, table.heads)))
-    named = ", ".join(f"{one.layer}.{one.head} ({one.value:.3g})" for one in ranking)
+    named = ", ".join(f"{one.layer}.{one.head} ({one.value:.4g})" for one in ranking)
     stack = "cross-attention: " if table.kind == "cross" else "decoder: " if table.stack == "decoder" else ""
     return Group(
         f"{stack}{which.title}",

@@ -1,11 +1,12 @@
 """`attnviz metrics`: which heads matter, by measures of their attention."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
 
+from attnviz.arrays import Floats
 from attnviz.boards.measures import measures_board
 from attnviz.cli.grouped import grouped
 from attnviz.cli.messages import note
@@ -14,14 +15,18 @@ from attnviz.cli.outputs import parse_outputs
 from attnviz.cli.progress import watched
 from attnviz.cli.results import Result, write_result
 from attnviz.cli.sources import Source, files_of, open_source
-from attnviz.collect import collect
+from attnviz.collect import Collector, collect
 from attnviz.maps import Provenance
 from attnviz.measures.collector import MeasureCollector
 from attnviz.measures.export import measures_fields, measures_table
 from attnviz.measures.heads import HeadTable, rank
 from attnviz.measures.table import MEASURES, measure
+from attnviz.reduce import RolloutCollector
 from attnviz.render.panels import caption_of, describe
 from attnviz.select import ALL, Selection
+
+ROLLED_TOKENS = 512
+"""Up to so many tokens, files of numbers hold attention rollout too."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +60,12 @@ def metrics(what: InputOptions, which: HeadOptions, by: MeasureOptions, where: O
     source = open_source(what)
     collector = MeasureCollector(MEASURES if any(output.holds_numbers for output in outputs) else names)
     selection = Selection.parse(which.layer, which.head, source.layers, source.heads)
-    measured = _measure(source, selection, collector)
+    whole = len(source.texts) == 1 and which == HeadOptions()
+    rollout = RolloutCollector(ROLLED_TOKENS if whole and any(output.holds_numbers for output in outputs) else 0)
+    measured = _measure(source, selection, [collector, rollout])
     tables = collector.result()
     notes = list(dict.fromkeys([*measured.notes, *(line for table in tables for line in table.notes())]))
-    result = _result(tables, names, by, measured, notes)
+    result = _result(tables, names, by, replace(measured, rollout=rollout.result(), notes=tuple(notes)))
     for line in notes:
         note(line)
     write_result(result, outputs, look, how.color_scale)
@@ -71,29 +78,36 @@ class _Measured:
     provenance: Provenance
     caption: str
     notes: tuple[str, ...]
+    rollout: Floats | None = None
 
 
-def _measure(source: Source, selection: Selection, collector: MeasureCollector) -> _Measured:
+def _measure(source: Source, selection: Selection, collectors: Sequence[Collector]) -> _Measured:
     """Measure every text, together."""
     layers = selection.layers_or(source.layers)
     notes: dict[str, None] = {}
     n_tokens = 0
     provenance: Provenance = {}
     for subject in source.subjects():
-        collect(watched(map(selection.heads_of, subject.maps(layers))), [collector])
+        collect(watched(map(selection.heads_of, subject.maps(layers))), collectors)
         notes |= dict.fromkeys(subject.prepared.notes)
         provenance, n_tokens = subject.provenance, n_tokens + len(subject.prepared.tokens)
     provenance = source.together(provenance)
     return _Measured(provenance, caption_of(provenance, n_tokens), tuple(notes))
 
 
-def _result(
-    tables: Sequence[HeadTable], names: Sequence[str], by: MeasureOptions, measured: _Measured, notes: Sequence[str]
-) -> Result:
+def _result(tables: Sequence[HeadTable], names: Sequence[str], by: MeasureOptions, measured: _Measured) -> Result:
     ranking = [one for table in tables for one in rank(table, names[0], ascending=by.ascending)][: by.top]
     return Result(
         board=measures_board(tables, names, measured.caption, by.top, ascending=by.ascending),
         description=describe(measured.provenance),
-        fields=measures_fields(tables, ranking, names[0], measured.provenance, notes, ascending=by.ascending),
+        fields=measures_fields(
+            tables,
+            ranking,
+            names[0],
+            measured.provenance,
+            measured.notes,
+            ascending=by.ascending,
+            rollout=measured.rollout,
+        ),
         table=measures_table(tables),
     )

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from attnviz.arrays import Floats
 from attnviz.maps import Provenance
 from attnviz.measures.heads import HeadTable, RankedHead, head_rows, table_fields
 from attnviz.measures.table import measure
@@ -20,12 +21,14 @@ def measures_fields(
     notes: Sequence[str],
     *,
     ascending: bool = False,
+    rollout: Floats | None = None,
 ) -> Fields:
     """The measures for json, npz and safetensors.
 
     `by` and `ranking`, the heads that have most of it, or where `ascending` least; of one table its `stack`,
     `kind`, `layers`, `heads`, `n_texts`, `n_rows`, `lacking`, `rows_left_out`, `units`, and each measure as an
-    array [layer, head] of its own name; of several tables, as encoder-decoders have, all that under `stacks`.
+    array [layer, head] of its own name, and `rollout` [query, key] where it was made; of several tables, as
+    encoder-decoders have, all that under `stacks`.
     """
     plain: dict[str, Any] = {
         "schema": SCHEMA,
@@ -42,7 +45,8 @@ def measures_fields(
     described = table_fields(table)
     described.pop("measures")
     units = {name: measure(name).unit for name in table.values}
-    return Fields({**plain, **described, "units": units}, dict(table.values))
+    rolled = {} if rollout is None else {"rollout": rollout}
+    return Fields({**plain, **described, "units": units}, {**table.values, **rolled})
 
 
 def measures_table(tables: Sequence[HeadTable]) -> Table:
