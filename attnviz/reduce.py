@@ -1,5 +1,6 @@
 """Several heads or layers as one: their mean, their largest weight, and attention rollout."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
@@ -139,8 +140,8 @@ class RolloutCollector(Collector):
         self._means: list[AttentionMap] = []
 
     def wants(self, one: AttentionMap) -> bool:
-        """Whether it is self-attention of the stack that came first, and not too long."""
-        of_one = not self._means or self._means[0].stack == one.stack
+        """Whether it is self-attention of the stack that came first, from its first layer on, and not too long."""
+        of_one = self._means[0].stack == one.stack if self._means else one.layer == 0
         return one.kind == "self" and one.query == one.key and of_one and 0 < len(one.query) <= self._most
 
     def begin(self, one: AttentionMap) -> None:
@@ -159,10 +160,8 @@ class RolloutCollector(Collector):
 
     def result(self) -> Floats | None:
         """[query, key], as `rollout` has it after the last layer; None where no map was wanted."""
-        last = None
-        for last in rollout(self._means):
-            pass
-        return None if last is None else last.weights.rows(0, len(last.query))[0]
+        last = deque(rollout(self._means), maxlen=1)
+        return last[0].weights.rows(0, len(last[0].query))[0] if last else None
 
 
 def _check_alike(first: AttentionMap, one: AttentionMap) -> None:
