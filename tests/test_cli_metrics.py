@@ -19,13 +19,13 @@ from attnviz.measures.collector import MeasureCollector
 from attnviz.measures.divergence import js_divergence
 from attnviz.measures.heads import rank
 from attnviz.measures.table import MEASURES
-from attnviz.render import FORMATS
+from attnviz.render import FORMATS, RESULT_FORMATS
 from tests.cli import error, run
 from tests.saved import tokens_file, weights_of, write
 
 Array = npt.NDArray[Any]
 TOKENS = ["a", "b", "a", "b", "c"]
-TABLES = [name for name, one in FORMATS.items() if one.holds == "numbers"]
+TABLES = [name for name in RESULT_FORMATS if FORMATS[name].holds == "numbers"]
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def read(file: Path, measure: str) -> Array:
             return np.array(json.loads(file.read_text("utf-8"))[measure])
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", RESULT_FORMATS)
 def test_the_same_request_gives_the_same_bytes(saved: list[str], name: str) -> None:
     first, second = (run("metrics", *saved, "--by", "all", "--format", name) for _ in range(2))
     assert first == second

@@ -18,14 +18,14 @@ from hypothesis.extra import numpy as hnp
 
 from attnviz import RequestError, attend, render
 from attnviz.maps import AttentionRecord
-from attnviz.render.page import FINE_WEIGHTS, embedded, refuse_result, write_page
+from attnviz.render.page import FINE_WEIGHTS, embedded, write_page
 from attnviz.render.page_codes import Bits, encode, largest_error, rounded_up
 from attnviz.render.page_data import sentence_parts
 from attnviz.render.page_maps import THUMBNAIL_TILES
 from attnviz.render.page_measures import head_values
 from attnviz.render.page_still import TABLE_WEIGHTS
-from attnviz.schema import Fields
 from attnviz.tokens import Tokens, visible
+from tests.cli import error
 from tests.pages import (
     HOSTILE,
     Elements,
@@ -399,9 +399,10 @@ def test_a_record_shows_itself_in_notebooks() -> None:
     assert "<iframe" not in record_of()._repr_html_()
 
 
-def test_other_results_have_no_page() -> None:
-    with pytest.raises(RequestError, match="write json, csv"):
-        refuse_result(Fields({}, {}), io.BytesIO())
+@pytest.mark.parametrize("command", [["metrics", "a b"], ["lesson", "heads"], ["positions"]], ids=" ".join)
+def test_other_results_have_no_page(command: list[str], tmp_path: Path) -> None:
+    assert "this has no html: choose one of txt, png" in error(*command, "-o", str(tmp_path / "a.html"), code=2)
+    assert not list(tmp_path.iterdir())
 
 
 # colours

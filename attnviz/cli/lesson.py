@@ -19,6 +19,7 @@ from attnviz.errors import RequestError
 from attnviz.lessons.export import lesson_table, to_fields
 from attnviz.lessons.lesson import Lesson, Setting
 from attnviz.lessons.registry import LESSONS, run_lesson
+from attnviz.render import RESULT_FORMATS
 from attnviz.render.panels import describe
 from attnviz.translation import LANGUAGES, Say, translator
 
@@ -75,7 +76,7 @@ def lesson(what: LessonOptions, place: PlaceOptions, where: OutputOptions, how: 
         return
     look = how.look
     read = [path for path in (what.embeddings, what.module, *how.files) if path is not None]
-    outputs = parse_outputs(where.output or [], where.format, read, places=())
+    outputs = parse_outputs(where.output or [], where.format, read, places=(), formats=RESULT_FORMATS)
     worked = run_lesson(what.name, _setting(what, place), say)
     write_result(_result(worked), outputs, look, how.color_scale)
 

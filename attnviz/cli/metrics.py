@@ -22,6 +22,7 @@ from attnviz.measures.export import measures_fields, measures_table
 from attnviz.measures.heads import HeadTable, rank
 from attnviz.measures.table import MEASURES, measure
 from attnviz.reduce import RolloutCollector
+from attnviz.render import RESULT_FORMATS
 from attnviz.render.panels import caption_of, describe
 from attnviz.select import ALL, Selection
 
@@ -56,11 +57,13 @@ def metrics(what: InputOptions, which: HeadOptions, by: MeasureOptions, where: O
     """
     names = list(dict.fromkeys(MEASURES if by.by == ALL else (measure(one.strip()).name for one in by.by.split(","))))
     look = how.look
-    outputs = parse_outputs(where.output or [], where.format, [*files_of(what), *how.files], places=())
+    outputs = parse_outputs(
+        where.output or [], where.format, [*files_of(what), *how.files], places=(), formats=RESULT_FORMATS
+    )
     source = open_source(what)
     collector = MeasureCollector(MEASURES if any(output.holds_numbers for output in outputs) else names)
     selection = Selection.parse(which.layer, which.head, source.layers, source.heads)
-    whole = len(source.texts) == 1 and which == HeadOptions()
+    whole = len(source.texts) == 1 and which.layer is None and which.head is None
     rollout = RolloutCollector(ROLLED_TOKENS if whole and any(output.holds_numbers for output in outputs) else 0)
     measured = _measure(source, selection, [collector, rollout])
     tables = collector.result()

@@ -9,6 +9,7 @@ from attnviz.cli.options import EncodingOptions, LookOptions, OutputOptions
 from attnviz.cli.outputs import parse_outputs
 from attnviz.cli.results import Result, write_result
 from attnviz.positions import PositionTable, position_table
+from attnviz.render import RESULT_FORMATS
 from attnviz.schema import Fields, Table
 
 SCHEMA = "attnviz-positions/1"
@@ -26,7 +27,7 @@ def positions(what: EncodingOptions, where: OutputOptions, how: LookOptions) -> 
     attnviz positions --d-model 128 --length 200 -o positions.png
     """
     look = how.look
-    outputs = parse_outputs(where.output or [], where.format, how.files, places=())
+    outputs = parse_outputs(where.output or [], where.format, how.files, places=(), formats=RESULT_FORMATS)
     result = _result(position_table(what.d_model, what.length, what.at), what.length)
     write_result(result, outputs, look, how.color_scale)
 

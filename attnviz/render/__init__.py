@@ -27,7 +27,8 @@ class Format:
     several: bool = False
     """Results of several texts may follow each other in one file."""
     result_writer: str = ""
-    """For numbers, `module:function` for results that are no record: it takes `Fields`, or for csv a `Table`."""
+    """For numbers, `module:function` for results that are no record: it takes `Fields`, or for csv a `Table`. Empty
+    where the format is of records alone."""
 
 
 _ALL = (
@@ -70,10 +71,11 @@ _ALL = (
         "numbers",
         "attnviz.render.page:write_page",
         binary=False,
-        result_writer="attnviz.render.page:refuse_result",
     ),
 )
 FORMATS = {one.name: one for one in _ALL}
+RESULT_FORMATS = tuple(one.name for one in _ALL if one.holds != "numbers" or one.result_writer)
+"""The formats of results that are no record."""
 
 
 def format_of(path: Path) -> Format:

@@ -18,7 +18,6 @@ from attnviz.render.page_maps import PageMap, page_map
 from attnviz.render.page_measures import HeadValues, head_values
 from attnviz.render.page_still import error_text, still
 from attnviz.render.panels import caption_of
-from attnviz.schema import Fields
 
 FINE_WEIGHTS = 500_000
 """Up to so many weights there are 16 bits for each where nothing is said: they take a megabyte."""
@@ -81,15 +80,6 @@ def embedded(record: AttentionRecord) -> str:
     page = escape(stream.getvalue().decode())
     style = "width:100%;height:720px;border:0"
     return f'<iframe sandbox="allow-scripts" title="{title}" style="{style}" srcdoc="{page}"></iframe>'
-
-
-def refuse_result(fields: Fields, stream: BinaryIO) -> None:
-    """Say that a page shows attention, and no other result.
-
-    Raises:
-        RequestError: always.
-    """
-    raise RequestError("html shows the attention of heads, which this is not: write json, csv, png or svg")
 
 
 def _count(record: AttentionRecord) -> int:
