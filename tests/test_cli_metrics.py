@@ -310,7 +310,7 @@ def test_it_reads_at_any_width(saved: list[str], columns: int) -> None:
         (["a b", "--top", "0"], 2, "--top"),
         (["a b", "--layer", "6"], 2, "no layer 6.*0 to 5"),
         (["a b", "-o", "{n}.json"], 2, "stands for nothing"),
-        (["a b", "-o", "x.html"], 2, "'.html' is none of"),
+        (["a b", "-o", "x.html"], 2, "this has no html"),
         (["a b", "--probe", "repeat"], 2, "leave out the text, or --probe"),
         (["--probe", "repeat", "--probe-words", "300"], 2, "602 tokens"),
         (["--attention", "none.npz"], 2, "none.npz does not exist"),

@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pytest
 from safetensors.numpy import load_file
 
-from attnviz.render import FORMATS
+from attnviz.render import FORMATS, RESULT_FORMATS
 from tests.cli import error, run
 
-TABLES = [name for name, one in FORMATS.items() if one.holds == "numbers"]
+TABLES = [name for name in RESULT_FORMATS if FORMATS[name].holds == "numbers"]
 
 
 def encoding(d_model: int, position: int) -> list[float]:
@@ -68,7 +68,7 @@ def test_every_format_of_numbers_holds_the_same(tmp_path: Path, name: str) -> No
     assert np.abs(read(file) - [encoding(5, i) for i in range(3)]).max() < 1e-15
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", RESULT_FORMATS)
 def test_the_same_request_gives_the_same_bytes(name: str) -> None:
     first, second = (run("positions", "--format", name) for _ in range(2))
     assert first == second
