@@ -1,7 +1,9 @@
 """Results as boards: which panels, in which groups and ranges, and that every renderer draws them."""
 
 import io
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,9 @@ from attnviz.measures.table import MEASURES
 from attnviz.positions import position_table
 from attnviz.render import FORMATS
 from attnviz.render.panels import Board, Look
+from attnviz.render.terminal import TerminalStyle, view
 from attnviz.tokens import Tokens
+from attnviz.translation import translator
 from tests.records import a_record
 from tests.saved import weights_of
 
@@ -46,7 +50,11 @@ def some_change() -> np.ndarray:
     return weights
 
 
-BOARDS = {
+def worked(name: str, lang: str = "en") -> Board:
+    return lesson_board(run_lesson(name, say=translator(lang)))
+
+
+BOARDS: dict[str, Callable[[], Board]] = {
     "measures": lambda: measures_board([table()], [name for name in MEASURES if name != "special"], "measured", 3),
     "comparison": lambda: comparison_board(
         compared(some_change()), "largest", 2, "A against B", ["A: one", "B: other"]
@@ -58,14 +66,14 @@ BOARDS = {
     ),
     "encoding": lambda: encoding_board(position_table(7, 5)),
     "pooled encoding": lambda: encoding_board(position_table(9, 20), 4),
-    **{name: lambda name=name: lesson_board(run_lesson(name)) for name in LESSONS},
+    **{name: partial(worked, name) for name in LESSONS},
 }
 
 
 @pytest.mark.parametrize("form", [name for name, one in FORMATS.items() if one.holds != "numbers"])
 @pytest.mark.parametrize("name", BOARDS)
 def test_every_renderer_draws_every_board(name: str, form: str) -> None:
-    board: Board = BOARDS[name]()
+    board = BOARDS[name]()
     stream = io.BytesIO()
     function(FORMATS[form].writer)(board, Look(width=80), stream)
     content = stream.getvalue()
@@ -76,9 +84,17 @@ def test_every_renderer_draws_every_board(name: str, form: str) -> None:
             assert " ".join(one.split()) in said
 
 
+@pytest.mark.parametrize("color", [False, True])
+@pytest.mark.parametrize("name", [*BOARDS, *(f"{name} in Portuguese" for name in LESSONS)])
+def test_every_board_can_be_written_in_ascii(name: str, color: bool) -> None:
+    board = BOARDS[name]() if name in BOARDS else worked(name.removesuffix(" in Portuguese"), "pt")
+    for segment in view(board, TerminalStyle(60, color=color, encoding="ascii")).segments:
+        assert segment.text.isascii()
+
+
 @pytest.mark.parametrize("name", BOARDS)
 def test_values_lie_in_the_range_that_is_told_of_them(name: str) -> None:
-    board: Board = BOARDS[name]()
+    board = BOARDS[name]()
     for group in board.groups:
         span = group.range or board.range
         for panel in group.panels:

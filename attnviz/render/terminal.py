@@ -136,7 +136,7 @@ def _laid(group: Group, board: Board, shared: Sequence[Panel], style: TerminalSt
     panels = [piece.panel for piece in pieces]
     layout = choose(panels, pen)
     cells = cell_facts(group.panels if board.own_range(group) else shared, layout.mode, pen)
-    return _Laid(pen, pieces, layout, [*axes_facts(panels[0]), *cells, *pooled_facts(panels, style)])
+    return _Laid(pen, pieces, layout, [*axes_facts(panels[0], style), *cells, *pooled_facts(panels, style)])
 
 
 def _group_head(group: Group, said: str, facts: Sequence[str] | None, pen: Pen) -> list[Line]:
@@ -197,7 +197,7 @@ def overview(board: Board, style: TerminalStyle) -> Segments:
         return heads_view(board, style)
     n_heads = max((len(group.panels) for group in board.groups), default=1)
     abreast = -(-n_heads // -(-n_heads // abreast))
-    axes = [f"each panel is a head, {fact}" for panel in board.panels[:1] for fact in axes_facts(panel)]
+    axes = [f"each panel is a head, {fact}" for panel in board.panels[:1] for fact in axes_facts(panel, style)]
     facts = [*axes, *cell_facts(board.panels, Mode.FINE, pen), *pooled_facts(board.panels, style)]
     lines = heading(board, board.panels, facts, style)
     for start in range(0, n_heads, abreast):
@@ -260,7 +260,7 @@ def query_view(board: Board, style: TerminalStyle) -> Segments:
 
 
 def _table_facts(panels: Sequence[Panel], style: TerminalStyle) -> list[str]:
-    return [*(fact for panel in panels[:1] for fact in axes_facts(panel)), *pooled_facts(panels, style)]
+    return [*(fact for panel in panels[:1] for fact in axes_facts(panel, style)), *pooled_facts(panels, style)]
 
 
 def _numbered_repeats(titles: Sequence[str]) -> list[str]:

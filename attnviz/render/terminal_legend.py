@@ -76,10 +76,10 @@ def text_lines(text: Iterable[str], style: TerminalStyle) -> list[Line]:
     return [line for one in text for line in prose(style.prose(one), style) or [[]]]
 
 
-def axes_facts(panel: Panel) -> list[str]:
+def axes_facts(panel: Panel, style: TerminalStyle) -> list[str]:
     """What the rows and columns are, where they have names."""
     named = (("rows", panel.rows.name), ("columns", panel.columns.name))
-    said = ", ".join(f"{which}:{_KEEP}{name}" for which, name in named if name)
+    said = ", ".join(f"{which}:{_KEEP}{style.own(name)}" for which, name in named if name)
     return [said] if said else []
 
 
