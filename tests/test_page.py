@@ -25,7 +25,7 @@ from attnviz.render.page_maps import THUMBNAIL_TILES
 from attnviz.render.page_measures import head_values
 from attnviz.render.page_still import TABLE_WEIGHTS
 from attnviz.tokens import Tokens, visible
-from tests.cli import error
+from tests.cli import error, run
 from tests.pages import (
     HOSTILE,
     Elements,
@@ -403,6 +403,17 @@ def test_a_record_shows_itself_in_notebooks() -> None:
 def test_other_results_have_no_page(command: list[str], tmp_path: Path) -> None:
     assert "this has no html: choose one of txt, png" in error(*command, "-o", str(tmp_path / "a.html"), code=2)
     assert not list(tmp_path.iterdir())
+
+
+def test_the_bits_of_a_page_are_chosen(tmp_path: Path) -> None:
+    sizes = {}
+    for bits in ("8", "16"):
+        assert run("heads", "a b", "-o", str(tmp_path / f"{bits}.html"), "--page-bits", bits).code == 0
+        text = (tmp_path / f"{bits}.html").read_text("utf-8")
+        assert f"Weights are held in {bits} bits" in text
+        sizes[bits] = len(text)
+    assert sizes["8"] < sizes["16"]
+    assert "is not one of" in error("heads", "a b", "--page-bits", "12", code=2)
 
 
 # colours

@@ -6,7 +6,7 @@ The groups have no methods that nothing calls: making them would cost every comm
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -215,6 +215,10 @@ class ViewOptions:
     over: Annotated[
         Over, typer.Option(help="What --reduce mean or max puts together: the heads of a layer, the layers, or all.")
     ] = _HEADS
+    page_bits: Annotated[
+        Literal["8", "16"] | None,
+        typer.Option(show_default="16, or 8 for very many", help="In html: in how many bits a weight is kept."),
+    ] = None
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from attnviz.cli.options import ViewOptions
 from attnviz.cli.outputs import Output
@@ -42,6 +43,11 @@ class Request:
     def overview(self) -> bool:
         """Whether every layer is to be seen at once."""
         return self.layer == ALL and len(self.source.layers) > 1 and not self.view.reduce
+
+    @property
+    def page_bits(self) -> Literal[8, 16] | None:
+        """In how many bits a page keeps a weight."""
+        return None if self.view.page_bits is None else 8 if self.view.page_bits == "8" else 16
 
     @property
     def provenance(self) -> Provenance:

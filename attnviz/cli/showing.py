@@ -64,7 +64,7 @@ def _taker(request: Request, output: Output, subject: Subject) -> Taker:
         queries, keys = request.tokens(subject.prepared.tokens), request.tokens(subject.prepared.key_tokens)
         n_queries = len(queries) if query is None else len(queries.find(query))
         check_room(4 * len(layers) * n_heads * n_queries * len(keys), "keeping every weight")
-        return NumbersTaker(output, output.format, RecordCollector(layers))
+        return NumbersTaker(output, output.format, RecordCollector(layers), request.page_bits)
     limits = PICTURE_TILES, PICTURE_TILES
     is_text = output.format is None or output.format.holds == "text"
     if is_text and query is None:  # the rows of a query are written out, and wrap

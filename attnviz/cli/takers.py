@@ -3,7 +3,8 @@
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import Literal, Protocol, TypeVar
 
 from attnviz.cli.console import show
 from attnviz.cli.outputs import Output
@@ -53,13 +54,18 @@ class NumbersTaker:
     output: Output
     format: Format
     collector: RecordCollector
+    page_bits: Literal[8, 16] | None = None
+    """In how many bits a page keeps a weight; None for what its number of weights asks for."""
 
     def write(self, story: Story, sinks: Sinks) -> Sequence[str]:
         """Write the record, or where the output's name asks for it one for each layer or head."""
         record = self.collector.result(story.provenance, story.notes)
+        writer = function(self.format.writer)
+        if self.format.name == "html":
+            writer = partial(writer, bits=self.page_bits)
         for values, maps in parts(record.maps, self.output.places, lambda one, i: one.pick(heads=[i])):
             with sinks.stream(self.output, {"n": story.number, **values}) as stream:
-                function(self.format.writer)(replace(record, maps=tuple(maps)), stream)
+                writer(replace(record, maps=tuple(maps)), stream)
         if self.format.name != "json" or json_bytes(record) <= MUCH_JSON:
             return ()
         size = json_bytes(record) // 1_000_000
