@@ -6,6 +6,7 @@
 (6, 12, 7, 7)
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from attnviz._version import __version__
@@ -58,4 +59,10 @@ def __getattr__(name: str) -> Any:
     """The public names, imported when they are first used (PEP 562): the command line must start at once."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return function(f"{_HOMES[name]}:{name}")
+    try:
+        return function(f"{_HOMES[name]}:{name}")
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        errors = import_module("attnviz.errors")
+        raise errors.AttnvizError(f"attnviz.{name} needs torch: pip install 'attnviz[torch]'") from None

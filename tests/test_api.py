@@ -1,3 +1,4 @@
+import sys
 from dataclasses import fields
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +22,15 @@ def test_the_public_names_are_there() -> None:
         assert getattr(attnviz, name) is not None
     with pytest.raises(AttributeError, match="module 'attnviz' has no attribute 'nothing'"):
         _ = attnviz.nothing
+
+
+def test_what_needs_torch_says_so_where_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for name in [name for name in sys.modules if name.startswith("attnviz.sources.capture_")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "attnviz.sources.pytorch", raising=False)
+    with pytest.raises(AttnvizError, match=r"attnviz.capture needs torch: pip install 'attnviz\[torch\]'"):
+        _ = attnviz.capture
 
 
 def test_the_record_holds_every_layer_and_head_of_the_text() -> None:
