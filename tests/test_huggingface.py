@@ -19,7 +19,8 @@ from attnviz.backend import placing
 from attnviz.maps import ComputedWeights, StoredWeights
 from attnviz.sources.encoder import open_folder
 from attnviz.sources.huggingface import HuggingFace, open_huggingface
-from tests.families import FAMILIES, VOCABULARY
+from tests.families import VOCABULARY
+from tests.hub import save_family
 from tests.models import make_bert, wordpiece
 from tests.test_pieces import byte_pairs
 
@@ -33,23 +34,7 @@ Save = Callable[..., Path]
 @pytest.fixture
 def save(tmp_path: Path) -> Save:
     """Writes a small model of a family, with a tokenizer, as transformers does."""
-
-    def write(name: str, tokenizer: Tokenizer | None = None, dtype: torch.dtype = torch.float32) -> Path:
-        from transformers import TokenizersBackend
-        from transformers.utils import logging
-
-        folder = tmp_path / name
-        bars: Any = logging
-        bars.disable_progress_bar()
-        FAMILIES[name].make("eager").to(dtype).save_pretrained(folder)
-        bars.enable_progress_bar()
-        kind: Any = TokenizersBackend
-        kind(
-            tokenizer_object=tokenizer or wordpiece(), unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
-        ).save_pretrained(folder)
-        return folder
-
-    return write
+    return lambda name, *given, **more: save_family(tmp_path / name, name, *given, **more)
 
 
 def eager(folder: Path, **given: Any) -> Any:
@@ -86,7 +71,7 @@ def test_two_texts_give_three_kinds_of_attention(save: Save, name: str) -> None:
     folder = save(name)
     model = open_huggingface(folder)
     source, target = "the cat sat on the mat", "a bird"
-    run = model.prepare_cross(source, target, parts=("encoder", "decoder", "cross"))
+    run = model.prepare_both(source, target)
     assert (len(run.key_tokens), run.tokens.text) == (8, ("[CLS]", "a", "bird", "[SEP]"))
     maps = list(run.maps(range(3)))
     theirs = eager(folder, input_ids=ids_of(source), decoder_input_ids=ids_of(target))
@@ -98,7 +83,8 @@ def test_two_texts_give_three_kinds_of_attention(save: Save, name: str) -> None:
             np.testing.assert_allclose(one.rows(0, len(one.query)), weights[0].numpy(), atol=1e-5)
             assert one.query is (run.key_tokens if stack == "encoder" else run.tokens)
             assert one.key is (run.tokens if (stack, kind) == ("decoder", "self") else run.key_tokens)
-    assert [(one.kind, one.layer) for one in model.prepare_cross(source, target).maps([1])] == [("cross", 1)]
+    parts = [(one.stack, one.kind, one.layer) for one in run.maps([1])]
+    assert parts == [("encoder", "self", 1), ("decoder", "self", 1), ("decoder", "cross", 1)]
     with pytest.raises(RequestError, match=f"{name} reads one text and writes another: give both"):
         model.prepare(source)
 
@@ -107,7 +93,7 @@ def test_only_the_layers_asked_for_are_kept(save: Save) -> None:
     model = open_huggingface(save("Llama"))
     prepared = model.prepare(TEXT)
     assert [one.name for one in prepared.maps([2, 0])] == ["layers.0.self_attn", "layers.2.self_attn"]
-    assert len(model.run(prepared.given, [1])._watch.attended) == 1
+    assert len(model.run(model.given(prepared.read, None), [1])._watch.attended) == 1
 
 
 def test_layers_without_attention_have_no_map(save: Save) -> None:
@@ -200,14 +186,14 @@ def test_positions_that_are_counted_after_the_padding(save: Save) -> None:
 def test_what_only_our_own_models_give_is_refused(save: Save) -> None:
     prepared = open_huggingface(save("BERT")).prepare(TEXT)
     for asked, message in (
-        ({"rule": Rule(causal=True)}, "another mask"),
-        ({"single": True}, "the single head"),
-        ({"output": True}, "the attention output"),
+        ({"rule": Rule(causal=True)}, "--causal, --window or --mask"),
+        ({"single": True}, "--single"),
+        ({"output": True}, "--with-output"),
     ):
         with pytest.raises(RequestError, match=f"{message} is only for models that attnviz runs itself, not for BERT"):
             list(prepared.maps([0], **asked))
     with pytest.raises(RequestError, match="has no cross-attention"):
-        open_huggingface(Path(prepared.model._folder)).prepare_cross("a", "b")
+        open_huggingface(prepared.model._path).prepare_both("a", "b")
 
 
 def rewrite(folder: Path, **settings: Any) -> None:

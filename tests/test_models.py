@@ -42,16 +42,34 @@ def test_sizes_are_the_models_own() -> None:
 
 
 def test_checkpoints_in_the_cache_are_listed_and_run(cache: Path) -> None:
-    folder = make_bert(put_into(cache, "owner--tiny"))
+    make_bert(put_into(cache, "owner--tiny"))
     (put_into(cache, "owner--other") / "config.json").write_text('{"model_type": "gpt2"}', encoding="utf-8")
     (put_into(cache, "owner--broken") / "config.json").write_text("{", encoding="utf-8")
     *_, one = models_here()
     assert len(models_here()) == len(NAMED) + 1
-    assert (one.name, one.origin) == (str(folder), "owner/tiny, in the local cache")
-    assert f"--model {folder}" in run("models").text
+    assert (one.name, one.origin) == ("owner/tiny", "in the local cache")
+    assert "--model owner/tiny" in run("models").text
     answer = run("heads", "a b", "--model", one.name, "--format", "json")
     assert len(answer.json["layers"]) == one.n_layers
     assert len(answer.json["heads"]) == one.n_heads
+
+
+def test_models_of_other_kinds_are_listed_by_their_configuration(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, config in (
+        ("owner--continues", {"model_type": "gpt2", "n_layer": 7, "n_head": 3}),
+        ("owner--translates", {"model_type": "t5", "num_layers": 2, "num_decoder_layers": 4, "num_heads": 6}),
+        ("owner--sees", {"model_type": "x", "text_config": {"num_hidden_layers": 5, "num_attention_heads": 8}}),
+        ("owner--no-sizes", {"model_type": "gpt2"}),
+    ):
+        folder = put_into(cache, name)
+        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        (folder / "model.safetensors").touch()
+    monkeypatch.setattr(inventory, "installed", lambda _: "1")
+    listed = [(one.name, one.n_layers, one.n_heads) for one in models_here()[2:]]
+    assert listed == [("owner/continues", 7, 3), ("owner/sees", 5, 8), ("owner/translates", 4, 6)]
+    assert {one.origin for one in models_here()[2:]} == {"in the local cache"}
+    monkeypatch.setattr(inventory, "installed", lambda _: None)
+    assert {one.origin for one in models_here()[2:]} == {"in the local cache; needs the extra hf"}
 
 
 @pytest.mark.parametrize("setting", ["HF_HOME", "XDG_CACHE_HOME"])
@@ -60,8 +78,8 @@ def test_the_cache_is_looked_for_where_it_is(tmp_path: Path, monkeypatch: pytest
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(setting, str(tmp_path))
     hub = tmp_path / ("hub" if setting == "HF_HOME" else "huggingface/hub")
-    folder = make_bert(put_into(hub, "a--b"))
-    assert models_here()[-1].name == str(folder)
+    make_bert(put_into(hub, "a--b"))
+    assert models_here()[-1].name == "a/b"
 
 
 def test_what_is_not_installed_is_said_with_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

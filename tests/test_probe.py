@@ -1,5 +1,5 @@
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ def test_words_are_drawn_from_all_of_the_vocabulary() -> None:
 
 
 def test_whole_words_are_no_special_tokens_marks_or_parts() -> None:
-    words = whole_words(wordpiece())
+    words = whole_words(wordpiece().get_vocab(with_added_tokens=False))
     assert words == tuple(piece for piece in VOCABULARY[5:] if piece.isalpha() and len(piece) > 1)
     assert not {"[CLS]", "##s", "a", "."} & set(words)
 
@@ -107,7 +107,7 @@ class Bytewise:
 
     @property
     def words(self) -> tuple[str, ...]:
-        return whole_words(self.tokenizer)
+        return whole_words(self.tokenizer.get_vocab(with_added_tokens=False))
 
     def prepare(self, text: str, *, truncate: bool = False) -> "Texts":
         return Texts(encode(self.tokenizer, text, 99, truncate=truncate))
@@ -117,6 +117,7 @@ class Bytewise:
 class Texts:
     encoded: Encoded
     notes: tuple[str, ...] = ()
+    provenance: Provenance = field(default_factory=dict)
 
     @property
     def tokens(self) -> Tokens:

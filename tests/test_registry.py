@@ -1,11 +1,13 @@
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from attnviz.errors import AttnvizError, RequestError
 from attnviz.lazy import function
-from attnviz.sources.registry import DEFAULT_MODEL, FOLDER, NAMED, open_model
-from tests.models import make_bert
+from attnviz.sources.registry import DEFAULT_MODEL, NAMED, OPENERS, open_model
+from tests.models import make_bert, random_tensors
 
 
 def test_the_bundled_model_is_the_default() -> None:
@@ -47,6 +49,55 @@ def test_a_name_that_is_neither_is_refused_at_once(tmp_path: Path, monkeypatch: 
     assert error.value.exit_code == 2
 
 
+@pytest.mark.parametrize(("name", "folder"), [("owner/tiny", "models--owner--tiny"), ("tiny", "models--tiny")])
+def test_a_name_in_the_cache_is_its_newest_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, folder: str
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    snapshots = tmp_path / folder / "snapshots"
+    for commit, time, seed in (("a1", 100, 1), ("b2", 300, 2), ("c3", 200, 3)):
+        make_bert(snapshots / commit, random_tensors(seed=seed))
+        os.utime(snapshots / commit, (time, time))
+    hashes = {c: open_model(str(snapshots / c), {}).provenance["model_sha256"] for c in ("a1", "b2", "c3")}
+    model = open_model(name, {})
+    assert (model.name, model.provenance["model_sha256"]) == (name, hashes["b2"])
+    (tmp_path / folder / "refs").mkdir()
+    (tmp_path / folder / "refs" / "main").write_text("c3", encoding="utf-8")
+    assert open_model(name, {}).provenance["model_sha256"] == hashes["c3"]
+
+
+def test_a_name_that_is_not_in_the_cache_is_refused_with_how_to_fetch_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    (tmp_path / "models--owner--empty").mkdir()
+    for name in ("owner/tiny", "owner/empty"):
+        with pytest.raises(RequestError, match=f"nor in the local cache; to fetch it: hf download {name}"):
+            open_model(name, {})
+    for path in ("./owner/tiny", "a/b/c", "/owner"):
+        with pytest.raises(RequestError, match=r"nor a folder that exists$"):
+            open_model(path, {})
+
+
+@pytest.mark.parametrize("missing", ["torch", "transformers"])
+def test_what_other_models_need_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}', encoding="utf-8")
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(AttnvizError, match=rf"\({missing} missing\): pip install 'attnviz\[hf\]'") as error:
+        open_model(str(tmp_path), {})
+    assert error.value.exit_code == 3
+    with pytest.raises(AttnvizError, match="minilm is run by torch and transformers"):
+        open_model("minilm", {}, runner="pytorch")
+
+
+def test_what_cannot_run_a_model_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").touch()
+    with pytest.raises(RequestError, match="a gguf file, which --source own does not read"):
+        open_model(str(tmp_path / "model.gguf"), {}, runner="own")
+    with pytest.raises(RequestError, match="--source pytorch runs trained models, and scratch is none"):
+        open_model("scratch", {}, runner="pytorch")
+
+
 @pytest.mark.parametrize(("typed", "meant"), [("minilmm", "minilm"), ("MiniLM", "minilm"), ("scrath", "scratch")])
 def test_a_name_mistyped_is_corrected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str, meant: str) -> None:
     monkeypatch.chdir(tmp_path)
@@ -72,6 +123,6 @@ def test_options_of_the_scratch_model_are_refused_for_another(name: str) -> None
         open_model(name, {"seed": 0})
 
 
-@pytest.mark.parametrize("target", [*NAMED.values(), FOLDER])
+@pytest.mark.parametrize("target", [*NAMED.values(), *OPENERS.values()])
 def test_what_is_named_is_there(target: str) -> None:
     assert callable(function(target))

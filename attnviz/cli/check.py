@@ -13,7 +13,7 @@ from attnviz.cli.options import HeadOptions, InputOptions, OutputOptions, ProseO
 from attnviz.cli.outputs import parse_outputs
 from attnviz.cli.progress import watched
 from attnviz.cli.results import Result, write_result
-from attnviz.cli.sources import files_of, open_source
+from attnviz.cli.sources import files_of, open_source, takes_rules
 from attnviz.collect import collect
 from attnviz.errors import RequestError
 from attnviz.maps import Provenance
@@ -52,8 +52,8 @@ def check(what: InputOptions, which: HeadOptions, how: CheckOptions, where: Outp
     """
     ignored = _kinds(how.ignore)
     outputs = parse_outputs(where.output or [], where.format, files_of(what), places=(), formats=FORMATS)
-    # saved attention is expected to be causal; to a model it is said
-    source = open_source(what if what.attention is None else replace(what, causal=False))
+    # attention that was saved or captured is expected to be causal; to our own models it is said
+    source = open_source(what if takes_rules(what) else replace(what, causal=False))
     selection = Selection.parse(which.layer, which.head, source.layers, source.heads)
     layers = selection.layers_or(source.layers)
     faults: list[tuple[int, Fault]] = []

@@ -16,7 +16,7 @@ from attnviz.render import FORMATS
 from attnviz.render.colors import DEFAULT_COLORMAP, NAMES
 from attnviz.render.panels import Look
 from attnviz.render.scale import DEFAULT_SCALE, SCALES
-from attnviz.sources.registry import DEFAULT_MODEL, NAMED, SCRATCH
+from attnviz.sources.registry import DEFAULT_MODEL, NAMED, RUNNERS, SCRATCH
 
 OutputFormat = StrEnum("OutputFormat", {name: name for name in ("terminal", *FORMATS)})  # type: ignore[misc]
 ColorMap = StrEnum("ColorMap", {name: name for name in NAMES})  # type: ignore[misc]
@@ -27,13 +27,14 @@ Dtype = StrEnum("Dtype", {name: name for names in BACKENDS.values() for name in 
 Reduction = StrEnum("Reduction", ["mean", "max", "rollout"])
 Over = StrEnum("Over", ["heads", "layers", "all"])
 Probe = StrEnum("Probe", ["repeat"])
+Runner = StrEnum("Runner", {name: name for name in RUNNERS})  # type: ignore[misc]
 
 Width = Annotated[
     int | None, typer.Option(min=20, show_default="the terminal's, else 80", help="Cells a line, in text.")
 ]
 
 _HEADS = Over("heads")
-_NUMPY, _COLORS, _LINEAR = Backend(NUMPY_NAME), ColorMap(DEFAULT_COLORMAP), ColorScale(DEFAULT_SCALE)
+_COLORS, _LINEAR = ColorMap(DEFAULT_COLORMAP), ColorScale(DEFAULT_SCALE)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -55,6 +56,21 @@ class TextOptions:
     probe_words: Annotated[
         int | None, typer.Option(min=1, show_default="50", help="How many words the probe repeats.")
     ] = None
+    pair: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", show_default=False, help="A second text, for models that read two as a pair."),
+    ] = None
+    target: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", show_default=False, help="Encoder-decoders: what is written."),
+    ] = None
+    chat: Annotated[
+        bool, typer.Option("--chat", help="Put the text into the model's chat template, as the user's turn.")
+    ] = False
+    generate: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", show_default=False, help="Let the model go on for N tokens, the likeliest."),
+    ] = None
     truncate: Annotated[
         bool, typer.Option("--truncate", help="Keep the first tokens of a text too long for the model.")
     ] = False
@@ -66,7 +82,14 @@ class SourceOptions:
 
     model: Annotated[
         str | None,
-        typer.Option(show_default=DEFAULT_MODEL, help=f"{' or '.join(NAMED)}, or the folder of a BERT checkpoint."),
+        typer.Option(
+            show_default=DEFAULT_MODEL,
+            help=f"{', '.join(NAMED)}, a checkpoint folder, a gguf file, or a Hub name in the local cache.",
+        ),
+    ] = None
+    source: Annotated[
+        Runner | None,
+        typer.Option(show_default=False, help="What runs a BERT model: our own maths, unless said, or pytorch."),
     ] = None
     attention: Annotated[
         str | None,
@@ -142,7 +165,9 @@ class RuleOptions:
 class PlaceOptions:
     """Where the maths runs."""
 
-    backend: Annotated[Backend, typer.Option(help="What does the maths.")] = _NUMPY
+    backend: Annotated[
+        Backend | None, typer.Option(show_default=f"{NUMPY_NAME}, or what the model needs", help="What does the maths.")
+    ] = None
     device: Annotated[str, typer.Option(help=f"Where torch does it: {DEVICES}.")] = "cpu"
     dtype: Annotated[
         Dtype | None, typer.Option(show_default="float32", help="In which numbers; the last two for torch.")
@@ -160,7 +185,9 @@ class CrossOptions(PlaceOptions, RuleOptions, ShapeOptions):
 
     source: Annotated[str, typer.Argument(show_default=False, help="What is attended to: the columns.")] = ""
     target: Annotated[str, typer.Argument(show_default=False, help="What attends: the rows.")] = ""
-    model: Annotated[str, typer.Option(help=f"{SCRATCH}, the only model with cross-attention so far.")] = SCRATCH
+    model: Annotated[
+        str, typer.Option(help=f"{SCRATCH}, or an encoder-decoder: a folder, or a Hub name in the local cache.")
+    ] = SCRATCH
 
 
 @dataclass(frozen=True, repr=False, eq=False)

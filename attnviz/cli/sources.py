@@ -1,20 +1,21 @@
 """Which attention a command looks at: a model on texts, own vectors, or a file of saved attention."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
 from attnviz.attention import Rule
-from attnviz.backend import NUMPY_NAME, Placing, placing
+from attnviz.backend import NUMPY_NAME, TORCH_NAME, Placing, placing
 from attnviz.cli.inputs import read_texts, typed
 from attnviz.cli.messages import note
-from attnviz.cli.options import CrossOptions, InputOptions, PlaceOptions, RuleOptions, ShapeOptions
+from attnviz.cli.options import CrossOptions, InputOptions, PlaceOptions, RuleOptions, ShapeOptions, TextOptions
 from attnviz.errors import RequestError
 from attnviz.lazy import function
-from attnviz.maps import AttentionMap, Provenance
-from attnviz.sources.model import Model, Prepared
-from attnviz.sources.registry import DEFAULT_MODEL, NAMED, SCRATCH, open_model
+from attnviz.maps import AttentionMap, Kind, Provenance
+from attnviz.sources.model import Model, Prepared, ReadsPairs, Writes
+from attnviz.sources.registry import DEFAULT_MODEL, NAMED, OWN, PYTORCH, SCRATCH, find_model, open_model
 
 _SAVED, _SPLIT_ARRAY = "attnviz.sources.saved:open_saved", "attnviz.sources.saved:split_array"
 _EMBEDDINGS = "attnviz.sources.embeddings:open_embeddings"
@@ -27,7 +28,11 @@ _PLACE = {"backend", "device", "dtype"}
 _RULE = {"causal", "window", "mask"}
 _SCRATCH = {"n_heads", "d_model", "seed", "no_positions", "no_scale", "shared_projections"}
 _USES = {
-    "model": {"text", "file", "model", "truncate", "probe", "probe_words"} | _SCRATCH | _RULE | _PLACE,
+    "model": {"text", "file", "model", "source", "truncate", "probe", "probe_words"}
+    | {"pair", "target", "chat", "generate"}
+    | _SCRATCH
+    | _RULE
+    | _PLACE,
     "embeddings": {"embeddings"} | (_SCRATCH - {"d_model", "no_positions"}) | _RULE | _PLACE,
     "attention": {"attention", "tokens", "key_tokens", "batch", "backend"} | _RULE,
 }
@@ -64,13 +69,17 @@ class Source:
     prepare: Callable[[str], Prepared]
     provenance: Provenance
     rule: Callable[[Prepared], tuple[Rule, Provenance]]
+    pictured: Kind | None = None
+    """What people look at, where it is not all that there is."""
 
     def subjects(self) -> Iterator[Subject]:
         """Each text, made ready when it is its turn."""
         for number, text in enumerate(self.texts, 1):
             prepared = self.prepare(text)
             rule, said = self.rule(prepared)
-            yield Subject(prepared, {"text": text, **self.provenance, **said, **_text(text)}, rule, number)
+            yield Subject(
+                prepared, {"text": text, **self.provenance, **prepared.provenance, **said, **_text(text)}, rule, number
+            )
 
     def together(self, provenance: Provenance) -> Provenance:
         """The provenance of a result of all texts, from that of one of them: several go in by number and hash."""
@@ -102,6 +111,13 @@ def open_source(options: InputOptions) -> Source:
     return _model(options)
 
 
+def takes_rules(options: InputOptions) -> bool:
+    """Whether attention is made as the options say, rather than saved or run by another library."""
+    if options.attention is not None:
+        return False
+    return options.embeddings is not None or find_model(options.model or DEFAULT_MODEL, options.source).runner == OWN
+
+
 def files_of(options: InputOptions) -> list[Path]:
     """The files that will be read, which no output may replace."""
     named = [options.file, options.tokens, options.key_tokens, options.embeddings]
@@ -109,7 +125,8 @@ def files_of(options: InputOptions) -> list[Path]:
         named.append(function(_SPLIT_ARRAY)(options.attention)[0])
     named += mask_files(options)
     folder = None if options.model is None else Path(options.model)
-    return [*(path for path in named if path is not None), *(folder.iterdir() if folder and folder.is_dir() else [])]
+    held = [] if folder is None else folder.iterdir() if folder.is_dir() else [folder]
+    return [*(path for path in named if path is not None), *held]
 
 
 def mask_files(options: RuleOptions) -> list[Path]:
@@ -134,37 +151,84 @@ def _model(options: InputOptions) -> Source:
     shape = _scratch(options)
     if options.probe and options.model != SCRATCH:
         shape.pop("seed", None)  # it is the probe's
-    model = open_model(options.model or DEFAULT_MODEL, shape, placed(options))
+    model = _opened(options, options.model or DEFAULT_MODEL, shape, options.source)
+    prepare = _way_in(model, options)
     texts = texts or [_probe(model, options)]
     return Source(
         layers=range(model.n_layers),
         heads=range(model.n_heads),
         gives_output=model.gives_output,
         texts=texts,
-        prepare=lambda text: model.prepare(text, truncate=options.truncate),
-        provenance=model.provenance,
+        prepare=prepare,
+        provenance={
+            **model.provenance,
+            **({} if options.target is None else {"target": typed(options.target, "--target")}),
+        },
         rule=lambda prepared: _rule(options, prepared),
     )
 
 
-def open_cross(options: CrossOptions) -> Source:
-    """The scratch model on two texts, of which the target attends to the source.
+def _opened(options: PlaceOptions, name: str, shape: Mapping[str, int | bool], runner: str | None) -> Model:
+    captured = find_model(name, runner).runner == PYTORCH
+    return open_model(name, shape, placed(options, in_torch=captured), runner)
+
+
+def _way_in(model: Model, options: TextOptions) -> Callable[[str], Prepared]:
+    """What makes a text ready as the options ask: as it is, in a pair, in a chat, or with what the model writes.
 
     Raises:
-        RequestError: the options contradict each other, or another model is asked for.
+        RequestError: they contradict each other, or the model does no such thing.
     """
-    if options.model != SCRATCH:
-        raise RequestError(f"cross-attention runs on the scratch model, not on {options.model}: leave out --model")
-    model = function(NAMED[SCRATCH])(placed(options), **_scratch(options))
+    asked = [name for name in ("pair", "target", "generate") if getattr(options, name) is not None]
+    if len(asked) > 1 or (options.chat and asked not in ([], ["generate"])):
+        both = " and ".join(f"--{name}" for name in (asked if len(asked) > 1 else [*asked, "chat"]))
+        raise RequestError(f"{both} do not go together: leave out one of them")
+    cut = options.truncate
+    if options.pair is not None:
+        pair = typed(options.pair, "--pair")
+        if not isinstance(model, ReadsPairs):
+            raise RequestError(f"{model.name} reads no pairs of texts: leave out --pair")
+        return lambda text: model.prepare_pair(text, pair, truncate=cut)
+    if not asked and not options.chat:
+        return lambda text: model.prepare(text, truncate=cut)
+    if not isinstance(model, Writes):
+        named = ", ".join(f"--{name}" for name in (asked or ["chat"]))
+        raise RequestError(f"{model.name} reads a text and writes none: leave out {named}, or choose another --model")
+    if options.target is not None:
+        target = typed(options.target, "--target")
+        return lambda text: model.prepare_both(text, target, truncate=cut)
+    n_tokens = options.generate
+    if n_tokens is None:
+        return lambda text: model.prepare_chat(text, truncate=cut)
+    return lambda text: model.prepare_written(text, n_tokens, chat=options.chat, truncate=cut)
+
+
+def open_cross(options: CrossOptions) -> Source:
+    """A model on two texts, of which the target attends to the source.
+
+    Raises:
+        RequestError: the options contradict each other, or the model has no cross-attention.
+        AttnvizError: it is damaged, or packages that run it are missing.
+    """
     source, target = typed(options.source, "the source"), typed(options.target, "the target")
+    prepare: Callable[[str], Prepared]
+    if options.model == SCRATCH:
+        model = function(NAMED[SCRATCH])(placed(options), **_scratch(options))
+        prepare = partial(model.prepare_cross, source)
+    else:
+        model = _opened(options, options.model, _scratch(options), None)
+        if not isinstance(model, Writes):
+            raise RequestError(f"{model.name} reads one text and has no cross-attention: choose another --model")
+        prepare = partial(model.prepare_both, source)
     return Source(
         layers=range(model.n_layers),
         heads=range(model.n_heads),
         gives_output=model.gives_output,
         texts=[target],
-        prepare=lambda text: model.prepare_cross(source, text),
+        prepare=prepare,
         provenance={**model.provenance, "attends_to": source},
         rule=lambda prepared: _rule(options, prepared),
+        pictured="cross",
     )
 
 
@@ -205,7 +269,7 @@ def _embeddings(options: InputOptions, path: Path) -> Source:
 
 def _saved(options: InputOptions, typed: str) -> Source:
     path, array = function(_SPLIT_ARRAY)(typed)
-    if options.backend != NUMPY_NAME:
+    if options.backend not in (None, NUMPY_NAME):
         note(f"nothing is computed of saved attention: --backend {options.backend} changes nothing")
     saved = function(_SAVED)(
         path, array=array, tokens=options.tokens, key_tokens=options.key_tokens, batch=options.batch
@@ -234,14 +298,17 @@ def _scratch(options: ShapeOptions) -> dict[str, int | bool]:
     return {name: value for name, value in said.items() if value is not None}
 
 
-def placed(options: PlaceOptions) -> Placing:
-    """Where the maths is to run.
+def placed(options: PlaceOptions, *, in_torch: bool = False) -> Placing:
+    """Where the maths is to run; in torch alone, where a model of torch is captured.
 
     Raises:
         RequestError: backend, device and dtype do not go together.
         AttnvizError: torch is not installed, or the machine has no such device.
     """
-    return placing(options.backend.value, options.device, None if options.dtype is None else options.dtype.value)
+    if in_torch and options.backend == NUMPY_NAME:
+        note(f"the model is run by torch: --backend {NUMPY_NAME} changes nothing")
+    backend = TORCH_NAME if in_torch else (options.backend or NUMPY_NAME)
+    return placing(str(backend), options.device, None if options.dtype is None else options.dtype.value)
 
 
 def _rule(options: RuleOptions, prepared: Prepared) -> tuple[Rule, Provenance]:

@@ -5,7 +5,7 @@ Source: Devlin et al. 2019, "BERT"; tensor names and settings as in the checkpoi
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -135,7 +135,7 @@ class Encoder:
     @cached_property
     def words(self) -> tuple[str, ...]:
         """The whole words of the vocabulary."""
-        return whole_words(self._tokenizer)
+        return whole_words(self._tokenizer.get_vocab(with_added_tokens=False))
 
     def prepare(self, text: str, *, truncate: bool = False) -> "EncoderRun":
         """Tokens for `text`, special tokens added as the model was trained.
@@ -144,6 +144,11 @@ class Encoder:
             RequestError: the text has no tokens, or more than the model has positions.
         """
         return EncoderRun(self, encode(self._tokenizer, text, self._settings.n_positions, truncate=truncate))
+
+    def prepare_pair(self, text: str, pair: str, *, truncate: bool = False) -> "EncoderRun":
+        """Tokens for two texts that are read as a pair; errors as in `prepare`."""
+        encoded = encode(self._tokenizer, text, self._settings.n_positions, pair=pair, truncate=truncate)
+        return EncoderRun(self, encoded, {"pair": pair})
 
     def embed(self, encoded: Encoded) -> Array:
         """Word, position and type embeddings, added and normalised: [token, d_model].
@@ -272,6 +277,8 @@ class EncoderRun:
 
     encoder: Encoder
     encoded: Encoded
+    provenance: Provenance = field(default_factory=dict)
+    """What was made of the text."""
 
     @property
     def tokens(self) -> Tokens:
@@ -308,8 +315,8 @@ def open_bundled(placing: Placing = NUMPY) -> Encoder:
     return Encoder(Checkpoint(BUNDLED / "minilm", placing.reads), "minilm", MINILM_SHA256, placing)
 
 
-def open_folder(folder: Path, placing: Placing = NUMPY) -> Encoder:
-    """The BERT checkpoint in `folder`.
+def open_folder(folder: Path, placing: Placing = NUMPY, *, name: str | None = None) -> Encoder:
+    """The BERT checkpoint in `folder`, called like the folder unless a name is given.
 
     Raises:
         RequestError: the folder does not exist or is no checkpoint.
@@ -317,7 +324,7 @@ def open_folder(folder: Path, placing: Placing = NUMPY) -> Encoder:
     """
     checkpoint = Checkpoint(folder, placing.reads)
     _refuse_others(checkpoint.config, folder)
-    return Encoder(checkpoint, folder.resolve().name, placing=placing)
+    return Encoder(checkpoint, name or folder.resolve().name, placing=placing)
 
 
 def _refuse_others(config: Any, folder: Path) -> None:

@@ -1,139 +1,68 @@
-"""Any Hugging Face model in a folder: loaded by transformers, run by torch, its attention captured.
+"""Any Hugging Face model: loaded by transformers, run by torch, its attention captured.
 
-Nothing is fetched, no code that comes with a model is run, and weights are read in safetensors format only.
+Nothing is fetched, no code that comes with a model is run, and weights are read in safetensors or gguf format only.
 """
 
-import re
+import inspect
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoModel, AutoTokenizer
-from transformers.utils import logging as _logging
 
 from attnviz._version import __version__
 from attnviz.attention import EVERYTHING, Rule
-from attnviz.backend import BACKENDS, NUMPY, TORCH_NAME, Placing
+from attnviz.backend import NUMPY, Placing
 from attnviz.errors import AttnvizError, RequestError
 from attnviz.maps import AttentionMap, Provenance
-from attnviz.sources.huggingface_folder import checked_folder, weights_sha256
-from attnviz.sources.model import checked_text
-from attnviz.sources.pieces import reader, tokens_of
+from attnviz.sources.encoder import BUNDLED
+from attnviz.sources.huggingface_folder import weights_sha256
+from attnviz.sources.huggingface_loading import GGUF, Loaded, load, quiet
+from attnviz.sources.huggingface_text import Text, Texts
 from attnviz.sources.pytorch import Seen, capture
-from attnviz.tokens import Tokens
-
-logging: Any = _logging  # its functions have no types
+from attnviz.sources.tokenizer import whole_words
+from attnviz.tokens import Tokens, visible
 
 Part: TypeAlias = Literal["encoder", "decoder", "cross"]
 """The attention of what a model reads, of what it writes, and of what it writes on what it reads."""
-
-_UNUSED = re.compile(r"(^|\.)(pooler|lm_head|cls|classifier|score)(\.|$)")
-"""Tensors that a checkpoint may lack: attention does not depend on them."""
+PARTS: tuple[Part, ...] = get_args(Part)
 
 _LAYERS = "num_hidden_layers", "num_decoder_layers", "encoder_layers", "decoder_layers"
 _HEADS = "num_attention_heads", "encoder_attention_heads", "decoder_attention_heads"
 
 
-def open_huggingface(folder: Path, placing: Placing = NUMPY) -> "HuggingFace":
-    """The model in `folder`, of any type that transformers knows itself.
+def open_huggingface(path: Path, placing: Placing = NUMPY, *, name: str | None = None) -> "HuggingFace":
+    """The model in a folder or a gguf file, of any type that transformers knows itself.
 
     It runs on torch; of `placing`, the device and the dtype count. Unless a dtype is given, it is the one in which the
-    model was stored.
+    model was stored. It is called like the folder unless a name is given.
 
     Raises:
         RequestError: there is no such folder, or it is no checkpoint.
         AttnvizError: the model or its tokenizer is missing, damaged, or asks for code that is not part of transformers.
     """
-    checked_folder(folder, transformers.CONFIG_MAPPING)
-    with _loading(folder):
-        settings = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        dtype = placing.runs(_own_dtype(settings))
-        model, report = AutoModel.from_pretrained(
-            folder,
-            config=settings,
-            dtype=getattr(torch, dtype),
-            attn_implementation=_implementation(settings),
-            use_safetensors=True,
-            local_files_only=True,
-            trust_remote_code=False,
-            output_loading_info=True,
-        )
-    missing = sorted(name for name in report["missing_keys"] if not _UNUSED.search(name))
-    if missing:
-        raise AttnvizError(
-            f"{folder}: the weights are incomplete: no {', '.join(missing[:3])} ({len(missing)} missing)"
-        )
-    if len(tokenizer) <= len(tokenizer.all_special_ids):
-        raise AttnvizError(f"{folder}: the tokenizer has no vocabulary: every word would be unknown")
-    model.config.use_cache = False
-    return HuggingFace(folder, model.to(placing.device).eval(), tokenizer)
+    return HuggingFace(path, placing, name or path.resolve().name.removesuffix(GGUF))
 
 
-def _own_dtype(settings: Any) -> str:
-    """The dtype in which the model was stored, where its configuration says it."""
-    dtype = getattr(settings.get_text_config(), "dtype", None) or getattr(settings, "dtype", None)
-    name = str(dtype).removeprefix("torch.")
-    return name if name in BACKENDS[TORCH_NAME] else "float32"
-
-
-def _implementation(settings: Any) -> str:
-    """The fused kernel, of which nothing of size n × n is kept, but where it leaves something out of the maths."""
-    model: Any = transformers.MODEL_MAPPING.get(type(settings), None)
-    fused = getattr(model, "_supports_sdpa", False)
-    softcap = getattr(settings.get_text_config(), "attn_logit_softcapping", None)
-    return "sdpa" if fused and softcap is None else "eager"
-
-
-@contextmanager
-def _loading(folder: Path) -> Iterator[None]:
-    """Errors of transformers as ours."""
-    try:
-        with _quiet():
-            yield
-    except Exception as error:  # (what transformers raises of a damaged folder is of any class)
-        if "Safetensor" in type(error).__name__ or "safetensor" in str(error).lower():
-            raise AttnvizError(f"{folder}: the weight file is damaged or incomplete: {error}") from error
-        raise AttnvizError(f"{folder} cannot be loaded: {error}") from error
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """No warnings and no progress bars of transformers."""
-    bars, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if bars:
-            logging.enable_progress_bar()
+def open_bundled(placing: Placing = NUMPY) -> "HuggingFace":
+    """The model that comes with attnviz, captured."""
+    return HuggingFace(BUNDLED / "minilm", placing, "minilm")
 
 
 class HuggingFace:
-    """A model of transformers as a source of attention.
-
-    Args:
-        folder: where it was loaded from.
-        model: on its device, in eval mode.
-        tokenizer: its own.
-    """
+    """A model of transformers as a source of attention; arguments as in `open_huggingface`."""
 
     gives_output = False
 
-    def __init__(self, folder: Path, model: Any, tokenizer: Any) -> None:
-        self.name = folder.resolve().name
-        self._folder, self._model, self._tokenizer = folder, model, tokenizer
-        self._settings = model.config.get_text_config()
-        backend = getattr(tokenizer, "backend_tokenizer", None)
-        unknown = tokenizer.unk_token
-        self._read = reader(None if backend is None else backend.to_str(), unknown)
+    def __init__(self, path: Path, placing: Placing, name: str) -> None:
+        self.name = name
+        self._path, self._placing = path, placing
+        self._model, tokenizer = load(path, placing)
+        self._settings = self._model.config.get_text_config()
+        self._texts = Texts(tokenizer, self._limit)
 
     @property
     def writes(self) -> bool:
@@ -154,7 +83,7 @@ class HuggingFace:
         """The numbers that the configuration has under these names."""
         found = {number for name in names if isinstance(number := getattr(self._settings, name, None), int)}
         if not found:
-            raise AttnvizError(f"{self._folder}: its configuration does not say {names[0]}")
+            raise AttnvizError(f"{self._path}: its configuration does not say {names[0]}")
         return found
 
     @cached_property
@@ -164,7 +93,7 @@ class HuggingFace:
             "attnviz": __version__,
             "source": "huggingface",
             "model": self.name,
-            "model_sha256": weights_sha256(self._folder),
+            "model_sha256": weights_sha256(self._path),
             "backend": "torch",
             "device": str(self._model.device),
             "dtype": str(self._model.dtype).removeprefix("torch."),
@@ -172,43 +101,119 @@ class HuggingFace:
             "transformers": transformers.__version__,
         }
 
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """The whole words of the vocabulary."""
+        return whole_words(self._texts.vocabulary())
+
     def prepare(self, text: str, *, truncate: bool = False) -> "Run":
         """Tokens for `text`, special tokens added as the model was trained.
 
         Raises:
             RequestError: the text has no tokens, or too many; or the model writes a text and needs it too.
         """
-        if self.writes:
-            raise RequestError(f"{self.name} reads one text and writes another: give both")
-        ids, tokens, notes = self._encoded(text, truncate=truncate)
-        return Run(self, {"input_ids": ids}, tokens, tokens, notes, ("encoder", "decoder"))
+        self._check_reads_one()
+        return Run.of(self, self._texts.ready(text, truncate=truncate))
 
-    def prepare_cross(
-        self, source: str, target: str, *, truncate: bool = False, parts: Sequence[Part] = ("cross",)
-    ) -> "Run":
-        """Tokens for what the model reads and for what it writes.
+    def prepare_pair(self, text: str, pair: str, *, truncate: bool = False) -> "Run":
+        """Tokens for two texts that the model reads as a pair; errors as in `prepare`."""
+        self._check_reads_one()
+        return Run.of(self, self._texts.ready(text, pair, truncate=truncate), pair=pair)
+
+    def prepare_chat(self, text: str, *, truncate: bool = False) -> "Run":
+        """Tokens for `text` as a user's turn, in the model's chat template.
+
+        Raises:
+            RequestError: the model has no chat template, or takes fewer tokens.
+        """
+        self._check_reads_one()
+        whole = self._texts.chat(text)
+        return Run.of(self, self._texts.ready(whole, truncate=truncate, is_whole=True), chat=True, prompt=whole)
+
+    def _check_reads_one(self) -> None:
+        if self.writes:
+            raise RequestError(
+                f"{self.name} reads one text and writes another: give both, with --target TEXT or with attnviz cross,"
+                " or let it write with --generate N"
+            )
+
+    def prepare_both(self, source: str, target: str, *, truncate: bool = False) -> "Run":
+        """Tokens for what the model reads and for what it writes, and attention in both parts and between them.
 
         Args:
             source: what it reads: the keys of cross-attention.
             target: what it writes, given to the decoder as it is: the queries.
             truncate: keep the first tokens of texts that are too long, instead of refusing them.
-            parts: which attention to show.
 
         Raises:
             RequestError: a text has no tokens, or too many; or the model has no cross-attention.
         """
         if not self.writes:
             raise RequestError(f"{self.name} reads one text and has no cross-attention: give it one text")
-        ids, keys, notes = self._encoded(source, truncate=truncate)
-        written, queries, more = self._encoded(target, truncate=truncate)
-        given = {"input_ids": ids, "decoder_input_ids": written}
-        return Run(self, given, queries, keys, (*notes, *more), tuple(parts))
+        read, written = (self._texts.ready(text, truncate=truncate) for text in (source, target))
+        return Run(self, read, written, (*read.notes, *written.notes))
+
+    def prepare_written(self, text: str, n_tokens: int, *, chat: bool = False, truncate: bool = False) -> "Run":
+        """Tokens for `text` and for what the model writes after it, or of it, always the likeliest token next.
+
+        Args:
+            text: what the model reads.
+            n_tokens: the most tokens to be written; the model may end before.
+            chat: put the text into the chat template first.
+            truncate: keep the first tokens of a text that is too long, instead of refusing it.
+
+        Raises:
+            RequestError: the text has no tokens, or too many; or the model does not write.
+            AttnvizError: the part of the model that writes is missing.
+        """
+        prompt = self._texts.chat(text) if chat else text
+        read = self._texts.ready(prompt, truncate=truncate, is_whole=chat)
+        self._texts.check_length(len(read.ids) * (not self.writes) + n_tokens)
+        ids = self._write(read, n_tokens)
+        said: dict[str, Any] = {"generate": n_tokens, **({"chat": True, "prompt": prompt} if chat else {})}
+        if self.writes:
+            written = self._texts.written(ids)
+            notes = (*read.notes, _written_note(written, 0, n_tokens))
+            return Run(self, read, written, notes, {**said, "generated": written.whole})
+        written = self._texts.written(ids)
+        whole = self._texts.continued(read, ids)
+        notes = (*read.notes, _written_note(written, len(read.ids), n_tokens))
+        said |= {"generated": written.whole, "n_prompt_tokens": len(read.ids)}
+        return Run(self, whole, None, notes, said)
+
+    def _write(self, text: Text, n_tokens: int) -> tuple[int, ...]:
+        """The ids that the model writes; of a model of two parts with the one that it begins with."""
+        writer = self._writer.model
+        ids = torch.tensor([text.ids], device=self._model.device)
+        with torch.inference_mode(), quiet():
+            written = writer.generate(
+                input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=n_tokens, do_sample=False,
+                num_beams=1, use_cache=True,
+            )[0].tolist()  # fmt: skip
+        return tuple(written if self.writes else written[len(text.ids) :])
+
+    @cached_property
+    def _writer(self) -> Loaded:
+        """The model with the part that writes; it takes the place of the one without, which need not be kept twice."""
+        self._model = None
+        loaded = load(self._path, self._placing, writes=True)
+        self._model = loaded.model.base_model
+        return loaded
 
     def run(self, given: dict[str, torch.Tensor], layers: Collection[int]) -> Seen:
         """Run the model once and see the attention of these layers."""
         with torch.inference_mode(), capture(self._model, modules=self._modules(layers)) as seen:
             self._model(**given)
         return seen
+
+    def given(self, read: Text, written: Text | None) -> dict[str, torch.Tensor]:
+        """Texts as the model takes them."""
+        given = {"input_ids": read.ids}
+        if any(read.types) and "token_type_ids" in inspect.signature(self._model.forward).parameters:
+            given["token_type_ids"] = read.types
+        if written is not None:
+            given["decoder_input_ids"] = written.ids
+        return {name: torch.tensor([ids], device=self._model.device) for name, ids in given.items()}
 
     def _modules(self, layers: Collection[int]) -> list[str] | None:
         """The paths of these layers; None where the model has no list of them."""
@@ -218,31 +223,6 @@ class HuggingFace:
             if isinstance(module, torch.nn.ModuleList) and len(module) in sizes
         ]  # fmt: skip
         return [f"{name}.{layer}" for name, size in lists for layer in layers if layer < size] or None
-
-    def _encoded(self, text: str, *, truncate: bool) -> tuple[torch.Tensor, Tokens, tuple[str, ...]]:
-        """`text` as ids [1, token] and as tokens."""
-        tokenizer, limit = self._tokenizer, self._limit
-        told = {"return_special_tokens_mask": True, "return_offsets_mapping": tokenizer.is_fast}
-        text = checked_text(text)
-        with _quiet():  # it warns of a long text, which is refused below
-            encoded = tokenizer(text, **told)
-            whole = len(encoded["input_ids"])
-            if truncate and limit is not None and whole > limit:
-                encoded = tokenizer(text, truncation=True, max_length=limit, **told)
-        ids, special = list(encoded["input_ids"]), [bool(flag) for flag in encoded["special_tokens_mask"]]
-        if all(special):
-            raise RequestError("the text is empty: it gives no tokens (special tokens alone are not shown)")
-        if limit is not None and len(ids) > limit:
-            raise RequestError(
-                f"the text has {whole} tokens, special ones included, and the model takes at most {limit}: shorten it,"
-                f" or keep the first {limit} with --truncate"
-            )
-        notes = (f"the text has {whole} tokens; only the first {limit} are used",) if len(ids) < whole else ()
-        spans = [(first, last) for first, last in encoded["offset_mapping"]] if tokenizer.is_fast else None
-        first = 1 if len(ids) > 1 and special[0] and ids[0] == ids[1] else 0  # the text began with it itself
-        pieces = tokenizer.convert_ids_to_tokens(ids[first:])
-        tokens = tokens_of(pieces, text, None if spans is None else spans[first:], special[first:], self._read)
-        return torch.tensor([ids[first:]], device=self._model.device), tokens, notes
 
     @cached_property
     def _limit(self) -> int | None:
@@ -255,32 +235,64 @@ class HuggingFace:
         return min(limits, default=None)
 
 
+def _written_note(written: Text, first: int, n_asked: int) -> str:
+    """Which tokens the model wrote."""
+    n_tokens = len(written.ids)
+    where = f"token {first} was" if n_tokens == 1 else f"tokens {first} to {first + n_tokens - 1} were"
+    before = f"tokens 0 to {first - 1} are the prompt; " if first else ""
+    ended = "; the model ended there" if n_tokens < n_asked else ""
+    return f"{before}{where} generated: {visible(written.whole)}{ended}"
+
+
 @dataclass(frozen=True)
 class Run:
     """A text, or two, made ready for a model."""
 
     model: HuggingFace
-    given: dict[str, torch.Tensor]
-    tokens: Tokens
-    key_tokens: Tokens
+    read: Text
+    """What the model reads."""
+    written: Text | None
+    """What it writes, in a model of two parts."""
     notes: tuple[str, ...]
-    parts: tuple[Part, ...]
+    provenance: Provenance = field(default_factory=dict)
+    """What was made of the text."""
+
+    @classmethod
+    def of(cls, model: HuggingFace, text: Text, **said: str | bool) -> "Run":
+        """A text for a model of one part."""
+        return cls(model, text, None, text.notes, said)
+
+    @property
+    def tokens(self) -> Tokens:
+        """The tokens that attend: of two texts, those written."""
+        return (self.read if self.written is None else self.written).tokens
+
+    @property
+    def key_tokens(self) -> Tokens:
+        """The tokens read."""
+        return self.read.tokens
 
     def maps(
         self, layers: Collection[int], *, rule: Rule = EVERYTHING, single: bool = False, output: bool = False
     ) -> Iterator[AttentionMap]:
-        """Run the model; the maps of `layers`, in order. Layers without attention have none.
+        """Run the model; the maps of `layers`, part by part and in order. Layers without attention have none.
 
         Raises:
             RequestError: something is asked for that a model of transformers does not give.
             AttnvizError: no attention ran.
         """
-        if rule != EVERYTHING or single or output:
-            asked = "another mask" if rule != EVERYTHING else "the single head" if single else "the attention output"
-            raise RequestError(f"{asked} is only for models that attnviz runs itself, not for {self.model.name}")
-        keys = None if self.key_tokens is self.tokens else self.key_tokens
-        record = self.model.run(self.given, layers).record(self.tokens, keys)
-        for one in record.maps:
-            part: Part = "cross" if one.kind == "cross" else one.stack
-            if one.layer in layers and part in self.parts:
-                yield one
+        for asked, what in (
+            (rule != EVERYTHING, "--causal, --window or --mask"), (single, "--single"), (output, "--with-output"),
+        ):  # fmt: skip
+            if asked:
+                raise RequestError(
+                    f"{what} is only for models that attnviz runs itself, not for {self.model.name}: leave it out"
+                )
+        keys = None if self.written is None else self.key_tokens
+        record = self.model.run(self.model.given(self.read, self.written), layers).record(self.tokens, keys)
+        for part in PARTS:
+            yield from (one for one in record.maps if _part(one) == part and one.layer in layers)
+
+
+def _part(one: AttentionMap) -> Part:
+    return "cross" if one.kind == "cross" else one.stack

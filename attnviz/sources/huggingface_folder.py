@@ -29,6 +29,17 @@ def checked_folder(folder: Path, known: Container[str]) -> None:
     if not isinstance(kind, str) or kind not in known:
         own = "asks for its own Python code (auto_map), which is never run, and " if "auto_map" in config else ""
         raise AttnvizError(f"{folder} {own}is of model_type {kind!r}, which transformers does not support itself")
+    refuse_unsafe(config, folder)
+    if not any(path for pattern in _TOKENIZERS for path in folder.glob(pattern)):
+        raise AttnvizError(f"{folder} has no tokenizer: without it every word would be unknown")
+
+
+def refuse_unsafe(config: Mapping[str, Any], folder: Path) -> None:
+    """See that nothing compiled is asked for from elsewhere, and that weights are in a safe format.
+
+    Raises:
+        AttnvizError: they are not, or there are none.
+    """
     for name, value in _settings(config):
         if name.endswith("attn_implementation") and "/" in str(value):
             raise AttnvizError(
@@ -39,8 +50,28 @@ def checked_folder(folder: Path, known: Container[str]) -> None:
         pickles = sorted(path.name for pattern in _PICKLES for path in folder.glob(pattern))
         other = f" ({', '.join(pickles[:3])}: a pickle can run code)" if pickles else ""
         raise AttnvizError(f"{folder} has no weights in safetensors format, the only one supported{other}")
-    if not any(path for pattern in _TOKENIZERS for path in folder.glob(pattern)):
-        raise AttnvizError(f"{folder} has no tokenizer: without it every word would be unknown")
+
+
+_LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_decoder_layers", "encoder_layers",
+           "decoder_layers")  # fmt: skip
+_HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads", "decoder_attention_heads")
+
+
+def sizes_of(config: Mapping[str, Any]) -> tuple[int, int]:
+    """How many layers and heads a configuration speaks of, under the names that families have for them.
+
+    Raises:
+        AttnvizError: it speaks of none.
+
+    >>> sizes_of({"n_layer": 3, "n_head": 4}), sizes_of({"text_config": {"num_layers": 2, "num_heads": 5}})
+    ((3, 4), (2, 5))
+    """
+    text = config.get("text_config")
+    own = text if isinstance(text, dict) else config
+    layers, heads = ([own[name] for name in names if type(own.get(name)) is int] for names in (_LAYERS, _HEADS))
+    if not layers or not heads:
+        raise AttnvizError("the configuration does not say how many layers and heads there are")
+    return max(layers), max(heads)
 
 
 def _settings(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -52,9 +83,9 @@ def _settings(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def weights_sha256(folder: Path) -> str:
-    """The SHA-256 of the weight file; of several files, that of their hashes, in the order of their names."""
+    """The SHA-256 of the weight file, which `folder` may be itself; of several that of their hashes, by name."""
     hashes = []
-    for path in sorted(folder.glob("*.safetensors")):
+    for path in [folder] if folder.is_file() else sorted(folder.glob("*.safetensors")):
         if kind_at(path) != "file":
             raise AttnvizError(f"{path} is no file")
         with path.open("rb") as file:

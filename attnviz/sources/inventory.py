@@ -1,16 +1,19 @@
 """What can be run on this machine: models by name, checkpoints in the local cache, backends and their devices."""
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 from attnviz.backend import BACKENDS, NUMPY_NAME
 from attnviz.errors import AttnvizError
 from attnviz.lazy import function
+from attnviz.sources.checkpoint import read_config
+from attnviz.sources.hub_cache import cached_models
+from attnviz.sources.huggingface_folder import refuse_unsafe, sizes_of
 from attnviz.sources.model import Model
-from attnviz.sources.registry import DEFAULT_MODEL, NAMED, open_model
+from attnviz.sources.registry import BERT, DEFAULT_MODEL, NAMED, open_model
+
+CACHED = "in the local cache"
 
 EXTRAS: Mapping[str, tuple[str, ...]] = {"torch": ("torch",), "hf": ("transformers", "accelerate", "gguf")}
 """The packages that each extra of attnviz adds to those before it."""
@@ -85,15 +88,17 @@ def _entry(name: str, model: Model, origin: str) -> RunnableModel:
 
 
 def _cached() -> Iterator[RunnableModel]:
-    for folder in sorted(_cache().glob("models--*/snapshots/*")):
-        name = folder.parts[-3].removeprefix("models--").replace("--", "/")
+    for name, folder in cached_models():
         try:
-            yield _entry(str(folder), open_model(str(folder), {}), f"{name}, in the local cache")
+            config = read_config(folder)
+            if config.get("model_type") == BERT:
+                yield _entry(name, open_model(name, {}), CACHED)
+            else:
+                refuse_unsafe(config, folder)
+                yield RunnableModel(name, *sizes_of(config), CACHED if _has_hf() else f"{CACHED}; needs the extra hf")
         except AttnvizError:
             continue  # of a kind that attnviz does not run, or not whole
 
 
-def _cache() -> Path:
-    """Where Hugging Face libraries keep what they fetch."""
-    home = os.environ.get("HF_HOME") or str(Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface"))
-    return Path(os.environ.get("HF_HUB_CACHE") or Path(home, "hub")).expanduser()
+def _has_hf() -> bool:
+    return installed("torch") is not None and installed("transformers") is not None

@@ -1,7 +1,7 @@
 """What a source is: a model that takes a text and hands over one attention map a layer."""
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from attnviz.attention import EVERYTHING, Rule
 from attnviz.errors import RequestError
@@ -25,6 +25,11 @@ class Prepared(Protocol):
     @property
     def notes(self) -> tuple[str, ...]:
         """What the reader should know about the text's way into the model."""
+        ...
+
+    @property
+    def provenance(self) -> Provenance:
+        """What was made of the text, so that it can be made again; nothing where it went in as it is."""
         ...
 
     def maps(
@@ -87,6 +92,32 @@ class Model(Protocol):
         Raises:
             RequestError: the text has no tokens, or too many.
         """
+        ...
+
+
+@runtime_checkable
+class ReadsPairs(Protocol):
+    """A model that reads two texts as a pair."""
+
+    def prepare_pair(self, text: str, pair: str, *, truncate: bool = False) -> Prepared:
+        """Tokens for both texts; arguments and errors as in `Model.prepare`."""
+        ...
+
+
+@runtime_checkable
+class Writes(Protocol):
+    """A model that may write a text, or answer in a chat."""
+
+    def prepare_chat(self, text: str, *, truncate: bool = False) -> Prepared:
+        """Tokens for `text` in the model's chat template; arguments and errors as in `Model.prepare`."""
+        ...
+
+    def prepare_written(self, text: str, n_tokens: int, *, chat: bool = False, truncate: bool = False) -> Prepared:
+        """Tokens for `text`, and for the `n_tokens` tokens that the model writes after it."""
+        ...
+
+    def prepare_both(self, source: str, target: str, *, truncate: bool = False) -> Prepared:
+        """Tokens for what the model reads and for what it writes: the attention of both parts and between them."""
         ...
 
 

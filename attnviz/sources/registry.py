@@ -1,54 +1,124 @@
 """Which models there are, by name; each is imported when it is opened and not before."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from attnviz.backend import NUMPY, Placing
-from attnviz.errors import RequestError
+from attnviz.errors import AttnvizError, RequestError
 from attnviz.files import kind_at
 from attnviz.lazy import function
 from attnviz.near import meant
+from attnviz.sources.hub_cache import is_hub_name, snapshot_of
 from attnviz.sources.model import Model
 
 DEFAULT_MODEL = "minilm"
 SCRATCH = "scratch"
 
 NAMED = {DEFAULT_MODEL: "attnviz.sources.encoder:open_bundled", SCRATCH: "attnviz.sources.scratch:open_scratch"}
-"""The models that have a name; any other is a checkpoint folder."""
+"""The models that have a name; any other is a checkpoint folder, a gguf file or a name in the local cache."""
 SHAPES = ("n_heads", "d_model", "seed", "positions", "scale", "shared_projections")
 """What shapes the scratch model: the fields of `ScratchOptions`."""
-FOLDER = "attnviz.sources.encoder:open_folder"
+
+OWN, PYTORCH = "own", "pytorch"
+RUNNERS = OWN, PYTORCH
+"""What can run a checkpoint: attnviz's own maths, for models of the BERT kind; or torch, the attention captured."""
+OPENERS = {OWN: "attnviz.sources.encoder:open_folder", PYTORCH: "attnviz.sources.huggingface:open_huggingface"}
+"""What opens a path, for each of `RUNNERS`."""
+_READ_CONFIG = "attnviz.sources.checkpoint:read_config"
+_CAPTURED = "attnviz.sources.huggingface:open_bundled"
+_NEEDED = "torch", "transformers"
+GGUF = ".gguf"
+BERT = "bert"
+"""The model_type that attnviz runs itself."""
 
 
-def open_model(model: str, scratch: Mapping[str, Any], placing: Placing = NUMPY) -> Model:
-    """The model of that name, or the checkpoint folder of that path.
+@dataclass(frozen=True)
+class Found:
+    """A model that is there, not opened yet."""
+
+    name: str
+    """What the reader calls it."""
+    runner: str
+    """One of `RUNNERS`."""
+    path: Path | None
+    """Its folder or file; None for a model of `NAMED`."""
+
+    def open(self, placing: Placing = NUMPY, **scratch: Any) -> Model:
+        """The model; arguments as in `open_model`."""
+        opened: Model
+        if self.path is None:
+            opened = function(NAMED[self.name] if self.runner == OWN else _CAPTURED)(placing, **scratch)
+        else:
+            opened = function(OPENERS[self.runner])(self.path, placing, name=self.name)
+        return opened
+
+
+def open_model(model: str, scratch: Mapping[str, Any], placing: Placing = NUMPY, runner: str | None = None) -> Model:
+    """The model of that name, or the checkpoint of that path.
 
     Args:
-        model: a key of `NAMED`, or the path of a folder.
+        model: a key of `NAMED`, the path of a folder or of a gguf file, or a name of the Hub in the local cache.
         scratch: fields of `ScratchOptions`, for the scratch model only; what is left out has its default.
         placing: where the maths runs.
+        runner: one of `RUNNERS`; unless given, attnviz's own maths where it can.
 
     Raises:
         RequestError: there is no such model or folder, or `scratch` is given for another model.
-        AttnvizError: the folder is damaged, or of a kind that attnviz does not run.
+        AttnvizError: the folder is damaged, or of a kind that attnviz does not run; or packages are missing.
     """
     if scratch and model != SCRATCH:
         raise RequestError(
             "--n-heads, --d-model, --seed, --no-positions, --no-scale and --shared-projections"
             f" shape the scratch model, not {model}: say --model {SCRATCH}"
         )
-    opened: Model
+    return find_model(model, runner).open(placing, **scratch)
+
+
+def find_model(model: str, runner: str | None = None) -> Found:
+    """Where the model is, and what runs it; arguments as in `open_model`.
+
+    Raises:
+        RequestError: there is no such model or folder, or `runner` cannot run it.
+        AttnvizError: its configuration is damaged, or packages that run it are missing.
+    """
+    found = _found(model, runner)
+    missing = [package for package in _NEEDED if find_spec(package) is None] if found.runner == PYTORCH else []
+    if missing:
+        raise AttnvizError(f"{model} is run by torch and transformers ({', '.join(missing)} missing): {_EXTRA}")
+    return found
+
+
+_EXTRA = "pip install 'attnviz[hf]'"
+
+
+def _found(model: str, runner: str | None) -> Found:
+    if model == SCRATCH and runner == PYTORCH:
+        raise RequestError(f"--source {PYTORCH} runs trained models, and {SCRATCH} is none: leave it out")
     if model in NAMED:
-        opened = function(NAMED[model])(placing, **scratch)
-    else:
-        folder = Path(model)
-        if kind_at(folder) == "nothing":
-            raise RequestError(_unknown(model))
-        opened = function(FOLDER)(folder, placing)
-    return opened
+        return Found(model, runner or OWN, None)
+    path, name = _located(model)
+    if path.suffix.lower() == GGUF:
+        if runner == OWN:
+            raise RequestError(f"{model} is a gguf file, which --source {OWN} does not read: leave it out")
+        return Found(name, PYTORCH, path)
+    is_bert = function(_READ_CONFIG)(path).get("model_type") == BERT
+    return Found(name, runner or (OWN if is_bert else PYTORCH), path)
 
 
-def _unknown(model: str) -> str:
+def _located(model: str) -> tuple[Path, str]:
+    """The folder or file of a model, and what the model is called."""
+    path = Path(model)
+    if kind_at(path) != "nothing":
+        return path, path.resolve().name.removesuffix(GGUF)
+    snapshot = snapshot_of(model) if is_hub_name(model) else None
+    if snapshot is not None:
+        return snapshot, model
     kinds = f"neither {' nor '.join(NAMED)} nor a folder that exists"
-    return f"model {model!r} is not found: it is {kinds}{meant(model, NAMED)}"
+    fetched = ""
+    if is_hub_name(model):
+        kinds += " nor in the local cache"
+        fetched = f"; to fetch it: hf download {model}" if "/" in model else ""
+    raise RequestError(f"model {model!r} is not found: it is {kinds}{meant(model, NAMED)}{fetched}")

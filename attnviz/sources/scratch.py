@@ -4,7 +4,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Collection, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -185,6 +185,7 @@ class ScratchRun:
     key_tokens: Tokens
     """The very same tokens in self-attention."""
     notes: tuple[str, ...] = ()
+    provenance: Provenance = field(default_factory=dict)
 
     def maps(
         self, layers: Collection[int], *, rule: Rule = EVERYTHING, single: bool = False, output: bool = False

@@ -1,6 +1,7 @@
 """The tokenizer of a checkpoint folder: text to ids, with what each piece is and where it stands."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,25 +76,28 @@ def _wordpiece(folder: Path) -> Tokenizer:
     return tokenizer
 
 
-def whole_words(tokenizer: Tokenizer) -> tuple[str, ...]:
-    """The pieces of the vocabulary that are words of two letters or more, in the order of their ids.
+def whole_words(vocabulary: Mapping[str, int]) -> tuple[str, ...]:
+    """The pieces of a vocabulary that are words of two letters or more, in the order of their ids.
 
     Where the vocabulary writes Ġ or ▁ for a blank, those that have it, without it.
+
+    >>> whole_words({"cat": 1, "the": 0, "##s": 2}), whole_words({"cat": 0, "Ġcat": 1})
+    (('the', 'cat'), ('cat',))
     """
-    vocabulary = tokenizer.get_vocab(with_added_tokens=False)
     pieces = sorted(vocabulary, key=vocabulary.__getitem__)
     marked = [piece[1:] for piece in pieces if piece.startswith(BLANKS)]
     return tuple(word for word in marked or pieces if len(word) > 1 and word.isalpha())
 
 
-def encode(tokenizer: Tokenizer, text: str, limit: int, *, truncate: bool = False) -> Encoded:
-    """`text` as ids and tokens, at most `limit` of them.
+def encode(tokenizer: Tokenizer, text: str, limit: int, *, pair: str | None = None, truncate: bool = False) -> Encoded:
+    """`text` as ids and tokens, at most `limit` of them; with `pair`, of both texts, joined by a line end.
 
     Raises:
         RequestError: it has no tokens, or more than `limit` and either `truncate` is not set or none of them fits.
         AttnvizError: the tokenizer is damaged.
     """
-    encoding = _encoding(tokenizer, checked_text(text))
+    pair = None if pair is None else checked_text(pair)
+    encoding = _encoding(tokenizer, checked_text(text), pair)
     if all(encoding.special_tokens_mask):
         raise RequestError("the text is empty: it gives no tokens (special tokens alone are not shown)")
     notes = []
@@ -103,28 +107,34 @@ def encode(tokenizer: Tokenizer, text: str, limit: int, *, truncate: bool = Fals
                 f"the text has {len(encoding)} tokens, special ones included, and the model takes at most {limit}:"
                 f" shorten it, or keep the first {limit} with --truncate"
             )
-        if limit <= tokenizer.num_special_tokens_to_add(is_pair=False):
+        if limit <= tokenizer.num_special_tokens_to_add(is_pair=pair is not None):
             raise RequestError(f"the model takes at most {limit} tokens, which leaves no room beside the special ones")
         notes.append(f"the text has {len(encoding)} tokens; only the first {limit} are used")
         tokenizer.enable_truncation(limit)
-        encoding = _encoding(tokenizer, text)
+        encoding = _encoding(tokenizer, text, pair)
         tokenizer.no_truncation()
     unknown: str | None = getattr(tokenizer.model, "unk_token", None)
-    tokens = _tokens(encoding, text, unknown)
-    notes += _unknown_notes(tokens, text, unknown)
+    whole = text if pair is None else f"{text}\n{pair}"
+    tokens = _tokens(encoding, whole, len(text) + 1, unknown)
+    notes += _unknown_notes(tokens, whole, unknown)
     return Encoded(tuple(encoding.ids), tuple(encoding.type_ids), tokens, tuple(notes))
 
 
-def _encoding(tokenizer: Tokenizer, text: str) -> Encoding:
+def _encoding(tokenizer: Tokenizer, text: str, pair: str | None) -> Encoding:
     try:
-        return tokenizer.encode(text)
+        return tokenizer.encode(text, pair)
     except Exception as error:  # (tokenizers raises no narrower class)
         raise AttnvizError(f"the model's tokenizer is damaged, it cannot take the text: {error}") from error
 
 
-def _tokens(encoding: Encoding, text: str, unknown: str | None) -> Tokens:
+def _tokens(encoding: Encoding, text: str, second: int, unknown: str | None) -> Tokens:
+    """The tokens of an encoding; `second` is where the second text of a pair begins."""
     special = tuple(bool(flag) for flag in encoding.special_tokens_mask)
-    spans = tuple((0, 0) if flag else span for span, flag in zip(encoding.offsets, special, strict=True))
+    starts = [second if which == 1 else 0 for which in encoding.sequence_ids]
+    spans = tuple(
+        (0, 0) if flag else (first + start, last + start)
+        for (first, last), start, flag in zip(encoding.offsets, starts, special, strict=True)
+    )
     shown = tuple(
         _shown(piece, text[first:last], unknown) for piece, (first, last) in zip(encoding.tokens, spans, strict=True)
     )

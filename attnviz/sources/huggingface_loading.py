@@ -1,0 +1,141 @@
+"""Models of transformers and their tokenizers, loaded from a folder or a gguf file; nothing is fetched."""
+
+import importlib.util
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import transformers
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers.utils import logging as _logging
+
+from attnviz.backend import BACKENDS, TORCH_NAME, Placing
+from attnviz.errors import AttnvizError, RequestError
+from attnviz.files import kind_at
+from attnviz.sources.huggingface_folder import checked_folder
+
+logging: Any = _logging  # its functions have no types
+
+GGUF = ".gguf"
+_HEAD = re.compile(r"(^|\.)(pooler|lm_head|cls|classifier|score)(\.|$)")
+"""Tensors that a checkpoint may lack: attention does not depend on them."""
+_POOLER = re.compile(r"(^|\.)pooler(\.|$)")
+
+
+class Loaded(NamedTuple):
+    """A model and its tokenizer."""
+
+    model: Any
+    """On its device, in eval mode; its configuration does not ask for a cache."""
+    tokenizer: Any
+
+
+def load(path: Path, placing: Placing, *, writes: bool = False) -> Loaded:
+    """The model at `path` and its tokenizer.
+
+    Args:
+        path: a folder with a model in safetensors format, or a gguf file.
+        placing: the device, and the dtype; unless that is given, it is the one in which the model was stored.
+        writes: with the part that tells which token comes next.
+
+    Raises:
+        RequestError: there is no such folder or file, or it is no checkpoint, or the model does not write.
+        AttnvizError: the model or its tokenizer is missing, damaged, or asks for code that is not part of transformers.
+    """
+    place = _checked(path)
+    with _loading(path):
+        settings = AutoConfig.from_pretrained(**place)
+        tokenizer = AutoTokenizer.from_pretrained(**place)
+    kind = _writer(settings, path) if writes else AutoModel
+    with _loading(path):
+        model, report = kind.from_pretrained(
+            **place,
+            config=settings,
+            dtype=getattr(torch, placing.runs(_own_dtype(settings))),
+            attn_implementation=_implementation(settings),
+            use_safetensors=True,
+            output_loading_info=True,
+        )
+    needless = _POOLER if writes else _HEAD
+    missing = sorted(name for name in report["missing_keys"] if not needless.search(name))
+    if missing:
+        raise AttnvizError(f"{path}: the weights are incomplete: no {', '.join(missing[:3])} ({len(missing)} missing)")
+    if len(tokenizer) <= len(tokenizer.all_special_ids):
+        raise AttnvizError(f"{path}: the tokenizer has no vocabulary: every word would be unknown")
+    model.config.use_cache = False
+    return Loaded(model.to(placing.device).eval(), tokenizer)
+
+
+def _checked(path: Path) -> dict[str, Any]:
+    """Where the loaders of transformers find the model, when it is safe to let them."""
+    safe = {"local_files_only": True, "trust_remote_code": False}
+    if path.suffix.lower() != GGUF:
+        checked_folder(path, transformers.CONFIG_MAPPING)
+        return {"pretrained_model_name_or_path": path, **safe}
+    if kind_at(path) != "file":
+        raise RequestError(f"model file {path} does not exist, or is no file")
+    if importlib.util.find_spec("gguf") is None:
+        raise AttnvizError(f"{path} is read with the package gguf: pip install 'attnviz[hf]'")
+    return {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name, **safe}
+
+
+def _writer(settings: Any, path: Path) -> Any:
+    """The loader of models of this kind together with the part that tells which token comes next.
+
+    Raises:
+        RequestError: the checkpoint was not made by a model that has one.
+    """
+    two = bool(settings.is_encoder_decoder)
+    mapping: Any = (
+        transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING if two else transformers.MODEL_FOR_CAUSAL_LM_MAPPING
+    )
+    kind = mapping.get(type(settings), None)
+    made_by = settings.architectures or []
+    if kind is None or (made_by and kind.__name__ not in made_by):
+        what = " or ".join(made_by) or settings.model_type
+        raise RequestError(f"{path.name} ({what}) does not tell which token comes next: leave out --generate")
+    return AutoModelForSeq2SeqLM if two else AutoModelForCausalLM
+
+
+def _own_dtype(settings: Any) -> str:
+    """The dtype in which the model was stored, where its configuration says it."""
+    dtype = getattr(settings.get_text_config(), "dtype", None) or getattr(settings, "dtype", None)
+    name = str(dtype).removeprefix("torch.")
+    return name if name in BACKENDS[TORCH_NAME] else "float32"
+
+
+def _implementation(settings: Any) -> str:
+    """The fused kernel, of which nothing of size n × n is kept, but where it leaves something out of the maths."""
+    model: Any = transformers.MODEL_MAPPING.get(type(settings), None)
+    fused = getattr(model, "_supports_sdpa", False)
+    softcap = getattr(settings.get_text_config(), "attn_logit_softcapping", None)
+    return "sdpa" if fused and softcap is None else "eager"
+
+
+@contextmanager
+def _loading(path: Path) -> Iterator[None]:
+    """Errors of transformers as ours."""
+    try:
+        with quiet():
+            yield
+    except Exception as error:  # (what transformers raises of a damaged folder is of any class)
+        if "Safetensor" in type(error).__name__ or "safetensor" in str(error).lower():
+            raise AttnvizError(f"{path}: the weight file is damaged or incomplete: {error}") from error
+        raise AttnvizError(f"{path} cannot be loaded: {error}") from error
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No warnings and no progress bars of transformers."""
+    bars, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()

@@ -1,0 +1,137 @@
+"""Texts as a model of transformers takes them: ids, and the tokens that they are."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from attnviz.errors import RequestError
+from attnviz.sources.huggingface_loading import quiet
+from attnviz.sources.model import checked_text
+from attnviz.sources.pieces import Read, reader, tokens_of
+from attnviz.tokens import Span, Tokens
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text, or two for a model that reads pairs, as ids and tokens."""
+
+    ids: tuple[int, ...]
+    types: tuple[int, ...]
+    """0, and 1 for the second text where the model tells them apart."""
+    tokens: Tokens
+    """Spans count in the texts joined by a line end."""
+    notes: tuple[str, ...]
+    whole: str
+    """What the spans count in."""
+
+
+class Texts:
+    """Makes texts ready for one model.
+
+    Args:
+        tokenizer: of transformers.
+        limit: the most tokens that the model takes; None where it has no limit.
+    """
+
+    def __init__(self, tokenizer: Any, limit: int | None) -> None:
+        self._tokenizer, self._limit = tokenizer, limit
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        self._read: Read = reader(None if backend is None else backend.to_str(), tokenizer.unk_token)
+
+    def vocabulary(self) -> dict[str, int]:
+        """The pieces of the model, without special tokens and others that were added."""
+        backend = getattr(self._tokenizer, "backend_tokenizer", None)
+        if backend is not None:
+            found: dict[str, int] = backend.get_vocab(with_added_tokens=False)
+            return found
+        added = {*self._tokenizer.get_added_vocab(), *self._tokenizer.all_special_tokens}
+        return {piece: i for piece, i in self._tokenizer.get_vocab().items() if piece not in added}
+
+    def ready(self, *texts: str, truncate: bool, is_whole: bool = False) -> Text:
+        """One text, or the two of a pair.
+
+        Args:
+            texts: one or two.
+            truncate: keep the first tokens of a text that is too long, instead of refusing it.
+            is_whole: special tokens are in the text already, as a chat template puts them.
+
+        Raises:
+            RequestError: there are no tokens, or too many.
+        """
+        tokenizer, limit = self._tokenizer, self._limit
+        texts = tuple(map(checked_text, texts))
+        told: dict[str, Any] = {"return_special_tokens_mask": True, "return_offsets_mapping": tokenizer.is_fast}
+        told["add_special_tokens"] = not is_whole
+        with quiet():  # it warns of a long text, which is refused below
+            encoded = tokenizer(*texts, **told)
+            n_tokens = len(encoded["input_ids"])
+            if truncate and limit is not None and n_tokens > limit:
+                encoded = tokenizer(*texts, truncation=True, max_length=limit, **told)
+        ids, special = list(encoded["input_ids"]), [bool(flag) for flag in encoded["special_tokens_mask"]]
+        if is_whole:
+            special = [one in tokenizer.all_special_ids for one in ids]
+        if all(special):
+            raise RequestError("the text is empty: it gives no tokens (special tokens alone are not shown)")
+        self.check_length(len(ids), n_tokens)
+        notes = (f"the text has {n_tokens} tokens; only the first {limit} are used",) if len(ids) < n_tokens else ()
+        types = list(encoded.get("token_type_ids", [0] * len(ids)))
+        spans = _spans(encoded, texts) if tokenizer.is_fast else None
+        first = 1 if len(ids) > 1 and special[0] and ids[0] == ids[1] else 0  # the text began with it itself
+        pieces, whole = tokenizer.convert_ids_to_tokens(ids[first:]), "\n".join(texts)
+        tokens = tokens_of(pieces, whole, None if spans is None else spans[first:], special[first:], self._read)
+        return Text(tuple(ids[first:]), tuple(types[first:]), tokens, notes, whole)
+
+    def check_length(self, n_tokens: int, n_all: int | None = None) -> None:
+        """See that the model takes so many tokens.
+
+        Raises:
+            RequestError: it takes fewer.
+        """
+        if self._limit is not None and n_tokens > self._limit:
+            raise RequestError(
+                f"the text has {n_all or n_tokens} tokens, special ones included, and the model takes at most"
+                f" {self._limit}: shorten it, or keep the first {self._limit} with --truncate"
+            )
+
+    def chat(self, text: str) -> str:
+        """`text` as a user's turn in the model's chat template, up to where the answer begins.
+
+        Raises:
+            RequestError: the model has no chat template.
+        """
+        if not self._tokenizer.chat_template:
+            raise RequestError("the model has no chat template: leave out --chat")
+        turns = [{"role": "user", "content": checked_text(text)}]
+        whole: str = self._tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+        return whole
+
+    def continued(self, text: Text, ids: Sequence[int]) -> Text:
+        """`text` with the tokens that the model wrote after it."""
+        written = self.written(ids)
+        start = len(text.whole)
+        spans = tuple((a + start, b + start) if b else (0, 0) for a, b in written.tokens.spans)
+        tokens = Tokens(
+            text.tokens.pieces + written.tokens.pieces,
+            text.tokens.text + written.tokens.text,
+            text.tokens.spans + spans,
+            text.tokens.special + written.tokens.special,
+        )
+        types = text.types + (text.types[-1],) * len(ids)
+        return Text(text.ids + written.ids, types, tokens, text.notes, text.whole + written.whole)
+
+    def written(self, ids: Sequence[int]) -> Text:
+        """What the model wrote."""
+        tokenizer = self._tokenizer
+        special = [one in tokenizer.all_special_ids for one in ids]
+        whole = tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        pieces = tokenizer.convert_ids_to_tokens(list(ids))
+        return Text(tuple(ids), (0,) * len(ids), tokens_of(pieces, whole, None, special, self._read), (), whole)
+
+
+def _spans(encoded: Any, texts: Sequence[str]) -> list[Span]:
+    """The characters of each token in the texts joined by a line end."""
+    offset = len(texts[0]) + 1
+    return [
+        (first + offset, last + offset) if which == 1 and last else (first, last)
+        for (first, last), which in zip(encoded["offset_mapping"], encoded.sequence_ids(0), strict=True)
+    ]
