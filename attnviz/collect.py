@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from attnviz.arrays import Floats
 from attnviz.heatmap import Heatmap, tile_edges
-from attnviz.maps import AttentionMap, AttentionRecord, Provenance, StoredWeights
+from attnviz.maps import AttentionMap, AttentionRecord, Kind, Provenance, StoredWeights
 from attnviz.memory import check_room
 
 
@@ -94,14 +94,16 @@ class RecordCollector(Collector):
 class HeatmapCollector(Collector):
     """Pools each map to at most so many tiles a side, by the mean, in O(tiles) memory at any length."""
 
-    def __init__(self, max_rows: int, max_columns: int, layers: frozenset[int] | None = None) -> None:
+    def __init__(
+        self, max_rows: int, max_columns: int, layers: frozenset[int] | None = None, kind: Kind | None = None
+    ) -> None:
         self._limits = max_rows, max_columns
-        self._layers = layers
+        self._layers, self._kind = layers, kind
         self._heatmaps: list[Heatmap] = []
 
     def wants(self, one: AttentionMap) -> bool:
-        """Whether the map's layer is one of those asked for."""
-        return self._layers is None or one.layer in self._layers
+        """Whether the map's layer and kind are among those asked for."""
+        return (self._layers is None or one.layer in self._layers) and self._kind in (None, one.kind)
 
     def begin(self, one: AttentionMap) -> None:
         """Make room for the tiles."""

@@ -83,7 +83,8 @@ def over_layers(maps: Iterable[AttentionMap], way: Way) -> AttentionMap:
     if way == "mean":
         total /= len(layers)
     weights = StoredWeights(total.astype(last.rows(0, 0).dtype))
-    name = f"{way} of layers {', '.join(map(str, layers))}"
+    which = "cross " if last.kind == "cross" else {"encoder": "", "decoder": "decoder "}[last.stack]
+    name = f"{way} of {which}layers {', '.join(map(str, layers))}"
     return replace(last, name=name, title=name, weights=weights, output=None)
 
 

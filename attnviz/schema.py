@@ -1,14 +1,14 @@
 """The names under which a record is written and read back, the same in every format that holds numbers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from attnviz.arrays import Floats, to_numpy
-from attnviz.errors import AttnvizError, RequestError
+from attnviz.errors import AttnvizError
 from attnviz.maps import HEAD_NAMES, AttentionMap, AttentionRecord, Head, Provenance, StoredWeights
 from attnviz.tokens import Tokens
 
@@ -26,6 +26,8 @@ class Fields:
     """Strings, numbers, and lists of them: what JSON has words for."""
     arrays: dict[str, Floats]
     """Of a record `weights` [layer, head, query, key], and where the source has it `output` [layer, query, d_model]."""
+    stacks: Mapping[str, "Fields"] = field(default_factory=dict)
+    """Of a record whose maps no one array can hold: the same for those that one can, by name."""
 
 
 @dataclass(frozen=True)
@@ -38,35 +40,71 @@ class Table:
 
 
 def to_fields(record: AttentionRecord) -> Fields:
-    """The fields of a record whose maps have one shape, the same heads and the same tokens.
+    """The fields of a record; where one array cannot hold all maps, they are in `stacks`, as `stacks_of` names them."""
+    said = {"schema": SCHEMA, "provenance": dict(record.provenance), "notes": list(record.notes)}
+    groups = stacks_of(record.maps)
+    if len(groups) == 1:
+        one = _fields_of(record.maps)
+        return Fields({**said, **one.plain}, one.arrays)
+    stacks = {name: _fields_of([record.maps[i] for i in places]) for name, places in groups.items()}
+    for name, places in groups.items():
+        stacks[name].plain["places"] = list(places)
+    return Fields(said, {}, stacks)
 
-    Raises:
-        RequestError: the maps differ, so that no one array holds them.
+
+def stacks_of(maps: Sequence[AttentionMap]) -> dict[str, list[int]]:
+    """The places of maps that one array can hold together: those with the same heads and tokens, of one stack and kind.
+
+    They are called `encoder`, `decoder` or `cross`, and the second of a name `encoder-2`.
     """
-    first = record.maps[0]
-    for one in record.maps[1:]:
-        if _shared(one) != _shared(first):
-            raise RequestError(
-                f"layer {first.layer} and layer {one.layer} hold different heads or tokens, and one array cannot hold"
-                " both: choose the same heads for every layer"
-            )
+    groups: list[list[int]] = []
+    for i, one in enumerate(maps):
+        for places in groups:
+            if _shared(maps[places[0]]) == _shared(one):
+                places.append(i)
+                break
+        else:
+            groups.append([i])
+    named: dict[str, list[int]] = {}
+    for places in groups:
+        first = maps[places[0]]
+        name = "cross" if first.kind == "cross" else first.stack
+        number = sum(one.partition("-")[0] == name for one in named) + 1
+        named[name if number == 1 else f"{name}-{number}"] = places
+    return named
+
+
+def flat(fields: Fields) -> Fields:
+    """The same for formats without nesting: `stacks` lists their names, and `cross.weights` is that of one of them.
+
+    >>> sorted(flat(Fields({"notes": []}, {}, {"cross": Fields({"heads": [0]}, {})})).plain)
+    ['cross.heads', 'notes', 'stacks']
+    """
+    if not fields.stacks:
+        return fields
+    parts = fields.stacks.items()
+    plain = {f"{stack}.{name}": value for stack, part in parts for name, value in part.plain.items()}
+    arrays = {f"{stack}.{name}": array for stack, part in parts for name, array in part.arrays.items()}
+    return Fields({**fields.plain, "stacks": list(fields.stacks), **plain}, {**fields.arrays, **arrays})
+
+
+def _fields_of(maps: Sequence[AttentionMap]) -> Fields:
+    """The fields of maps that one array can hold."""
+    first, weights = maps[0], AttentionRecord(tuple(maps), {}).weights
     plain = {
-        "schema": SCHEMA,
-        "provenance": dict(record.provenance),
-        "notes": list(record.notes),
-        "layers": [one.layer for one in record.maps],
+        "layers": [one.layer for one in maps],
         "heads": list(first.heads),
-        "names": [one.name for one in record.maps],
+        "names": [one.name for one in maps],
         "stack": first.stack,
         "kind": first.kind,
         "keys_left_out": first.cut,
-        "dtype": str(record.weights.dtype),
+        "dtype": str(weights.dtype),
         **_token_fields("query", first.query),
         **_token_fields("key", first.key),
     }
-    outputs = [one.output for one in record.maps if one.output is not None]
-    arrays = {"weights": record.weights}
-    if len(outputs) == len(record.maps):
+    outputs = [one.output for one in maps if one.output is not None]
+    arrays = {"weights": weights}
+    if len(outputs) == len(maps):
         arrays["output"] = np.stack(outputs)
     return Fields(plain, arrays)
 
@@ -86,7 +124,7 @@ def _token_fields(axis: str, tokens: Tokens) -> dict[str, Any]:
 
 
 def from_fields(plain: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> AttentionRecord:
-    """The record that `to_fields` took apart.
+    """The record that `to_fields` took apart, and `flat` made flat.
 
     Raises:
         AttnvizError: a field is missing, of another schema, or does not fit the others.
@@ -94,14 +132,39 @@ def from_fields(plain: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
     if (found := plain.get("schema")) != SCHEMA:
         raise AttnvizError(f"its schema is {found!r:.80}: this version of attnviz reads {SCHEMA!r}")
     try:
-        return _record(plain, arrays)
+        maps = _stacked(plain, arrays) if "stacks" in plain else _maps(plain, arrays)
+        return AttentionRecord(maps, _provenance(plain["provenance"]), _list_of(str, "notes", plain))
     except KeyError as error:
         raise AttnvizError(f"it has no {error.args[0]!r}") from error
     except ValueError as error:
         raise AttnvizError(f"its parts do not fit together: {error}") from error
 
 
-def _record(plain: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> AttentionRecord:
+def _stacked(plain: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[AttentionMap, ...]:
+    """The maps of all stacks, each in its place."""
+    placed: dict[int, AttentionMap] = {}
+    n_maps = 0
+    for stack in _list_of(str, "stacks", plain):
+        own, its = _under(stack, plain), _under(stack, arrays)
+        try:
+            maps, places = _maps(own, its), _list_of(int, "places", own)
+        except KeyError as error:
+            raise AttnvizError(f"its stack {stack} has no {error.args[0]!r}") from error
+        if len(maps) != len(places):
+            raise AttnvizError(f"its stack {stack} has {len(maps)} layers, but {len(places)} places")
+        placed.update(zip(places, maps, strict=True))
+        n_maps += len(maps)
+    if sorted(placed) != list(range(n_maps)) or not placed:
+        raise AttnvizError(f"the places in its stacks are not those of {n_maps} maps")
+    return tuple(placed[i] for i in range(n_maps))
+
+
+def _under(stack: str, values: Mapping[str, T]) -> dict[str, T]:
+    """What belongs to one stack."""
+    return {name.removeprefix(f"{stack}."): value for name, value in values.items() if name.startswith(f"{stack}.")}
+
+
+def _maps(plain: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[AttentionMap, ...]:
     layers, names = _list_of(int, "layers", plain), _list_of(str, "names", plain)
     weights, outputs = _array("weights", arrays["weights"], 4), arrays.get("output")
     query, key = (_tokens_from(axis, plain) for axis in ("query", "key"))
@@ -112,7 +175,7 @@ def _record(plain: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) ->
         if outputs.shape[:2] != (len(layers), len(query)):
             sizes = f"{len(layers)} layers and {len(query)} queries"
             raise AttnvizError(f"its output is {' × '.join(map(str, outputs.shape))}, but there are {sizes}")
-    maps = tuple(
+    return tuple(
         AttentionMap(
             name=names[i],
             layer=layer,
@@ -127,7 +190,6 @@ def _record(plain: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) ->
         )
         for i, layer in enumerate(layers)
     )
-    return AttentionRecord(maps, _provenance(plain["provenance"]), _list_of(str, "notes", plain))
 
 
 def _list_of(kind: type[T], name: str, plain: Mapping[str, Any]) -> tuple[T, ...]:

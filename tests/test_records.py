@@ -7,6 +7,7 @@ import re
 import tempfile
 import threading
 import zipfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,7 +19,7 @@ from hypothesis import given
 
 from attnviz import attend, load
 from attnviz.errors import AttnvizError, RequestError
-from attnviz.maps import AttentionRecord, StoredWeights
+from attnviz.maps import AttentionMap, AttentionRecord, Kind, Stack, StoredWeights
 from attnviz.render import FORMATS, format_of
 from attnviz.render.csvtext import write_csv
 from attnviz.render.jsontext import NOT_A_NUMBER, json_bytes, write_json, write_jsonl
@@ -241,14 +242,92 @@ def test_a_record_that_was_read_is_written_in_every_format(tmp_path: Path, suffi
         {"cut": True},
     ],
 )
-def test_maps_of_different_heads_or_tokens_are_not_written_as_one(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_maps_of_different_heads_or_tokens_are_written_by_stack(tmp_path: Path, change: dict[str, Any]) -> None:
+    record = a_record(np.random.default_rng(3).random((3, 2, 2, 2), np.float32))
+    mixed = replace(record, maps=(record.maps[0], replace(record.maps[1], **change), record.maps[2]))
+    for suffix in ("json", "jsonl", "npz", "safetensors"):
+        mixed.save(tmp_path / f"a.{suffix}")
+        assert_same_maps(load(tmp_path / f"a.{suffix}"), mixed)
+    stacks = json.loads((tmp_path / "a.json").read_bytes())["stacks"]
+    second = {"stack": "decoder", "kind": "cross"}.get(next(iter(change)), "encoder-2")
+    assert list(stacks) == ["encoder", second]
+    assert (stacks["encoder"]["layers"], stacks[second]["layers"]) == ([0, 6], [3])
+    assert np.array(stacks["encoder"]["weights"]).shape == (2, 2, 2, 2)
+
+
+def test_stacks_hold_what_a_record_holds(tmp_path: Path) -> None:
+    """Encoder, decoder and cross-attention of distinct sizes, in the order in which they ran, some of them wide."""
+    rng = np.random.default_rng(5)
+    read, written = Tokens.of(["r0", "r,1", 'r"2', "\ud83d", ""]), Tokens.of(["w0", "Ġw", "é"])
+    rows: list[tuple[Stack, Kind, int, int, Tokens, Tokens, type[np.floating[Any]]]] = [
+        ("encoder", "self", 0, 2, read, read, np.float32), ("encoder", "self", 1, 2, read, read, np.float32),
+        ("decoder", "self", 0, 4, written, written, np.float64),
+        ("decoder", "cross", 0, 4, written, read, np.float32),
+        ("decoder", "self", 2, 4, written, written, np.float64),
+        ("decoder", "cross", 2, 4, written, read, np.float32),
+    ]  # fmt: skip
+    maps = tuple(
+        AttentionMap(
+            f"{stack}.{layer}.{kind}", layer, tuple(range(n_heads)),
+            StoredWeights(rng.random((n_heads, len(query), len(key))).astype(dtype)), query, key,
+            stack=stack, kind=kind, output=rng.random((len(query), 7)).astype(dtype) if kind == "self" else None,
+        )
+        for stack, kind, layer, n_heads, query, key, dtype in rows
+    )  # fmt: skip
+    record = AttentionRecord(maps, PROVENANCE, ("a note",))
+    for suffix in ("json", "jsonl", "npz", "safetensors"):
+        record.save(tmp_path / f"a.{suffix}")
+        assert_same_maps(load(tmp_path / f"a.{suffix}"), record)
+    with np.load(tmp_path / "a.npz") as archive:
+        assert archive["stacks"].tolist() == ["encoder", "decoder", "cross"]
+        assert (archive["cross.weights"].shape, archive["encoder.output"].shape) == ((2, 4, 3, 5), (2, 5, 7))
+        assert archive["cross.key_text"].tolist() == list(read.text)
+    record.save(tmp_path / "a.csv")
+    again = load(tmp_path / "a.csv")
+    found = [(one.stack, one.kind, one.layer, one.heads) for one in again.maps]
+    assert found == [(one.stack, one.kind, one.layer, one.heads) for one in maps]
+    for one, other in zip(again.maps, maps, strict=True):
+        ours, theirs = one.rows(0, len(one.query)), other.rows(0, len(other.query))
+        assert ours.dtype == theirs.dtype
+        assert ours.tobytes() == theirs.tobytes()
+    lines = (tmp_path / "a.csv").read_text("utf-8").replace("encoder,", "middle,")
+    (tmp_path / "b.csv").write_text(lines, "utf-8")
+    with pytest.raises(RequestError, match="line 2: the stack 'middle' is none of encoder, decoder, cross"):
+        load(tmp_path / "b.csv")
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda stacks: stacks.update(cross=[]), "the stack cross is no JSON object"),
+        (lambda stacks: stacks["cross"].pop("weights"), "its stack cross has no 'weights'"),
+        (lambda stacks: stacks["cross"].pop("places"), "its stack cross has no 'places'"),
+        (lambda stacks: stacks["cross"].update(places=[0]), "the places in its stacks are not those of 2 maps"),
+        (lambda stacks: stacks["cross"].update(places=[1, 2]), "its stack cross has 1 layers, but 2 places"),
+        (lambda stacks: stacks.clear(), "the places in its stacks are not those of 0 maps"),
+    ],
+)
+def test_damaged_stacks_are_refused(tmp_path: Path, damage: Callable[[Any], None], words: str) -> None:
     record = a_record(np.ones((2, 2, 2, 2), np.float32))
-    mixed = replace(record, maps=(record.maps[0], replace(record.maps[1], **change)))
-    for name in ("a.json", "a.npz"):
-        with pytest.raises(RequestError, match="layer 0 and layer 3 hold different heads or tokens") as error:
-            mixed.save(tmp_path / name)
-        assert error.value.exit_code == 2
-    assert list(tmp_path.iterdir()) == []
+    replace(record, maps=(record.maps[0], replace(record.maps[1], kind="cross"))).save(tmp_path / "a.json")
+    held = json.loads((tmp_path / "a.json").read_bytes())
+    damage(held["stacks"])
+    (tmp_path / "b.json").write_text(json.dumps(held), "utf-8")
+    with pytest.raises(AttnvizError, match=words):
+        load(tmp_path / "b.json")
+
+
+def assert_same_maps(a: AttentionRecord, b: AttentionRecord) -> None:
+    """Equal to the last bit, map by map."""
+    assert (a.provenance, a.notes) == (b.provenance, b.notes)
+    for one, other in zip(a.maps, b.maps, strict=True):
+        nothing = StoredWeights(np.empty(one.weights.shape))
+        assert replace(one, weights=nothing, output=None) == replace(other, weights=nothing, output=None)
+        ours, theirs = one.rows(0, len(one.query)), other.rows(0, len(other.query))
+        assert (ours.dtype, ours.tobytes()) == (theirs.dtype, theirs.tobytes())
+        assert (one.output is None) == (other.output is None)
+        if one.output is not None and other.output is not None:
+            assert one.output.tobytes() == other.output.tobytes()
 
 
 def test_an_output_that_only_some_maps_have_is_left_out() -> None:

@@ -13,6 +13,7 @@ from attnviz.maps import AttentionMap, Provenance
 from attnviz.reduce import Way, over_heads, over_layers, rollout
 from attnviz.render.panels import Board, Look, heads_board, queries_board
 from attnviz.select import ALL, Selection, without_special
+from attnviz.sources.model import Prepared
 from attnviz.tokens import Tokens
 from attnviz.words import into_words, merged
 
@@ -88,11 +89,53 @@ class Request:
         """The tokens as they are shown: pieces, or words."""
         return merged(tokens)[0] if self.view.words else tokens
 
-    def shaped(self, maps: Iterable[AttentionMap]) -> Iterator[AttentionMap]:
-        """What was asked for of the maps: their heads, between words, put together, and the tokens to be seen."""
+    def check_query(self, prepared: Prepared) -> None:
+        """See that the query asked for is among the tokens, of either text where there are two.
+
+        Raises:
+            RequestError: it is not.
+        """
+        if self.view.query is None:
+            return
+        tokens, keys = self.tokens(prepared.tokens), self.tokens(prepared.key_tokens)
+        if prepared.tokens is prepared.key_tokens or not self._finds(keys):
+            tokens.find(self.view.query)
+
+    def count_queries(self, tokens: Tokens) -> int:
+        """How many of the tokens are the query asked for."""
+        return len(tokens.find(self.view.query or "")) if self._finds(tokens) else 0
+
+    def _finds(self, tokens: Tokens) -> bool:
+        try:
+            return self.view.query is None or bool(tokens.find(self.view.query))
+        except RequestError:
+            return False
+
+    def shaped(self, maps: Iterable[AttentionMap], *, crosses: bool = False) -> Iterator[AttentionMap]:
+        """What was asked for of the maps: their heads, between words, put together, and the tokens to be seen.
+
+        Args:
+            maps: of one text.
+            crosses: there are two texts, and with them maps of several stacks: each is put together by itself, and
+                of those without the query asked for nothing is seen.
+        """
         chosen = map(self.selection.heads_of, maps)
         chosen = map(into_words, chosen) if self.view.words else chosen
-        return map(self._narrow, self._reduced(chosen))
+        if not crosses:
+            return map(self._narrow, self._reduced(chosen))
+        apart = self._over_layers or self.view.reduce == _ROLLOUT
+        reduced = self._by_stack(chosen) if apart else self._reduced(chosen)
+        return (self._narrow(one) for one in reduced if self._finds(one.query))
+
+    def _by_stack(self, maps: Iterator[AttentionMap]) -> Iterator[AttentionMap]:
+        """Each stack put together by itself; rollout is of those that attend to themselves."""
+        stacks: dict[tuple[str, str], list[AttentionMap]] = {}
+        for one in maps:
+            stacks.setdefault((one.stack, one.kind), []).append(one)
+        several = len(stacks) > 1
+        for (_, kind), some in stacks.items():
+            if not (several and self.view.reduce == _ROLLOUT and kind == "cross"):
+                yield from self._reduced(iter(some))
 
     def _reduced(self, maps: Iterator[AttentionMap]) -> Iterator[AttentionMap]:
         reduction = self.view.reduce

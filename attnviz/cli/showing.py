@@ -36,8 +36,7 @@ def show_heads(source: Source, outputs: list[Output], which: HeadOptions, view: 
 
 def _run(request: Request, subject: Subject, outputs: list[Output], sinks: Sinks) -> None:
     view, prepared = request.view, subject.prepared
-    if view.query is not None:
-        request.tokens(prepared.tokens).find(view.query)  # a word that is not there is told before the model runs
+    request.check_query(prepared)  # a word that is not there is told before the model runs
     takers = [_taker(request, output, subject) for output in outputs]
     hidden, faults = HeatmapCollector(1, 1), RowFaults()
     collectors = [taker.collector for taker in takers] + ([hidden] if view.hide_special else [])
@@ -46,14 +45,17 @@ def _run(request: Request, subject: Subject, outputs: list[Output], sinks: Sinks
     numbers = any(output.holds_numbers for output in outputs)
     with_output = numbers and (view.with_output or request.source.gives_output)
     maps = subject.maps(layers, single=view.single, output=with_output)
-    collect(request.shaped(watched(maps)), collectors)
+    crosses = prepared.tokens is not prepared.key_tokens
+    collect(request.shaped(watched(maps), crosses=crosses), collectors)
     notes = [*prepared.notes, *faults.notes()]
     if view.hide_special:
         notes.append(_hidden_note(prepared.key_tokens, hidden.result()))
+    if view.reduce == "rollout" and crosses:
+        notes.append("rollout is of self-attention: cross-attention is left out")
     for line in notes:
         note(line)
     provenance = {**subject.provenance, **request.provenance}
-    story = Story(provenance, tuple(notes), len(prepared.tokens), subject.number)
+    story = Story(provenance, tuple(notes), subject.n_tokens, subject.number)
     for line in dict.fromkeys(line for taker in takers for line in taker.write(story, sinks)):
         note(line)
 
@@ -62,14 +64,14 @@ def _taker(request: Request, output: Output, subject: Subject) -> Taker:
     layers, n_heads, query = request.layers(output), request.n_heads(), request.view.query
     if output.format is not None and output.holds_numbers:
         queries, keys = request.tokens(subject.prepared.tokens), request.tokens(subject.prepared.key_tokens)
-        n_queries = len(queries) if query is None else len(queries.find(query))
+        n_queries = len(queries) if query is None else request.count_queries(queries)
         check_room(4 * len(layers) * n_heads * n_queries * len(keys), "keeping every weight")
         return NumbersTaker(output, output.format, RecordCollector(layers), request.page_bits)
     limits = PICTURE_TILES, PICTURE_TILES
     is_text = output.format is None or output.format.holds == "text"
     if is_text and query is None:  # the rows of a query are written out, and wrap
         limits = tile_limits(terminal_style(request.look, output.format), n_heads, request.overview)
-    return BoardTaker(output, HeatmapCollector(*limits, layers), request.board, request.look)
+    return BoardTaker(output, HeatmapCollector(*limits, layers, request.source.pictured), request.board, request.look)
 
 
 def _hidden_note(tokens: Tokens, heatmaps: tuple[Heatmap, ...]) -> str:

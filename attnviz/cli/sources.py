@@ -50,6 +50,13 @@ class Subject:
     number: int
     """Which text it is, from 1."""
 
+    @property
+    def n_tokens(self) -> int:
+        """How many tokens it has; those that a model of two parts reads and writes together."""
+        of_two = "target" in self.provenance or "generated" in self.provenance
+        crosses = self.prepared.tokens is not self.prepared.key_tokens
+        return len(self.prepared.tokens) + (len(self.prepared.key_tokens) if of_two and crosses else 0)
+
     def maps(self, layers: Collection[int], *, single: bool = False, output: bool = False) -> Iterator[AttentionMap]:
         """The maps of `layers`, as `Prepared.maps` gives them, under the rule that was asked for."""
         return self.prepared.maps(layers, rule=self.rule, single=single, output=output)

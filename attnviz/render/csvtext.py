@@ -7,29 +7,34 @@ from typing import BinaryIO
 import numpy as np
 
 from attnviz.maps import AttentionMap, AttentionRecord
-from attnviz.schema import Table
+from attnviz.schema import Table, stacks_of
 
 COLUMNS = ("layer", "head", "query", "key", "query_text", "key_text", "weight")
+STACK = "stack"
 
 
 def write_csv(record: AttentionRecord, stream: BinaryIO) -> None:
     """Write `record` to `stream` as UTF-8: queries and keys by position and shown text, weights as in json.
 
-    A value that is not a number is `nan`. Texts are quoted where they hold commas, quotes or line ends.
+    A value that is not a number is `nan`. Texts are quoted where they hold commas, quotes or line ends. Where one array
+    cannot hold all maps, a first column tells their stack.
     """
-    stream.write((",".join(COLUMNS) + "\n").encode())
-    for one in record.maps:
-        _write_map(one, stream)
+    stacks = stacks_of(record.maps)
+    columns = COLUMNS if len(stacks) == 1 else (STACK, *COLUMNS)
+    stream.write((",".join(columns) + "\n").encode())
+    names = {place: f"{stack}," for stack, places in stacks.items() for place in places} if len(stacks) > 1 else {}
+    for i, one in enumerate(record.maps):
+        _write_map(one, names.get(i, ""), stream)
 
 
-def _write_map(one: AttentionMap, stream: BinaryIO) -> None:
+def _write_map(one: AttentionMap, stack: str, stream: BinaryIO) -> None:
     keys = [f"{j}," for j in range(len(one.key))]
     texts = [f",{quoted(text)}," for text in one.key.text]
     for start, block in one.blocks():
         digits = "%.17g" if block.dtype == np.float64 else "%.9g"
         for h, head in enumerate(one.heads):
             for i, row in enumerate(block[h].tolist(), start):
-                before, query = f"{one.layer},{head},{i},", quoted(one.query.text[i])
+                before, query = f"{stack}{one.layer},{head},{i},", quoted(one.query.text[i])
                 parts = zip(keys, texts, row, strict=True)
                 lines = "".join(f"{before}{key}{query}{text}{digits % weight}\n" for key, text, weight in parts)
                 stream.write(lines.encode(errors="backslashreplace"))

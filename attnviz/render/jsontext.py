@@ -9,7 +9,7 @@ import numpy as np
 
 from attnviz.arrays import Floats
 from attnviz.maps import AttentionRecord
-from attnviz.schema import Fields, to_fields
+from attnviz.schema import Fields, flat, to_fields
 
 NOT_A_NUMBER = "values that are not numbers are null"
 
@@ -40,6 +40,11 @@ def jsonl_of(fields: Fields, stream: BinaryIO) -> None:
 
 def _write(fields: Fields, stream: BinaryIO, line_end: str) -> None:
     _note_missing(fields)
+    _write_object(fields, stream, line_end)
+    stream.write(b"\n")
+
+
+def _write_object(fields: Fields, stream: BinaryIO, line_end: str) -> None:
     lines = [f"{json.dumps(key)}: {_dumped(value)}" for key, value in fields.plain.items()]
     opening = "{" + f",{line_end} ".join(lines)
     stream.write(opening.encode(errors="backslashreplace"))  # half a surrogate pair as its escape
@@ -47,7 +52,11 @@ def _write(fields: Fields, stream: BinaryIO, line_end: str) -> None:
         stream.write(f",{line_end} {json.dumps(name)}: ".encode())
         for chunk in _nested(array, line_end):
             stream.write(chunk.encode())
-    stream.write(b"}\n")
+    for i, (name, part) in enumerate(fields.stacks.items()):
+        before = f',{line_end} "stacks": {{{line_end}' if i == 0 else f",{line_end}"
+        stream.write(f"{before}{json.dumps(name)}: ".encode())
+        _write_object(part, stream, line_end)
+    stream.write(b"}}" if fields.stacks else b"}")
 
 
 def _dumped(value: Any) -> str:
@@ -56,7 +65,8 @@ def _dumped(value: Any) -> str:
 
 def _note_missing(fields: Fields) -> None:
     notes = fields.plain["notes"]
-    if NOT_A_NUMBER not in notes and not all(np.isfinite(array).all() for array in fields.arrays.values()):
+    arrays = flat(fields).arrays.values()
+    if NOT_A_NUMBER not in notes and not all(np.isfinite(array).all() for array in arrays):
         notes.append(NOT_A_NUMBER)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attnviz.maps import AttentionRecord
-from attnviz.schema import Fields, to_fields
+from attnviz.schema import Fields, flat, to_fields
 
 
 def write_npz(record: AttentionRecord, stream: BinaryIO) -> None:
@@ -21,6 +21,7 @@ def write_npz(record: AttentionRecord, stream: BinaryIO) -> None:
 
 def npz_of(fields: Fields, stream: BinaryIO) -> None:
     """Write any result to `stream`, as `write_npz` writes a record."""
+    fields = flat(fields)
     members: dict[str, Any] = {name: as_array(value) for name, value in fields.plain.items()} | fields.arrays
     np.savez(stream, **members)
 

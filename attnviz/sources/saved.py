@@ -12,11 +12,11 @@ from attnviz.attention import EVERYTHING, Rule
 from attnviz.errors import AttnvizError, RequestError
 from attnviz.files import kind_at
 from attnviz.maps import AttentionMap, AttentionRecord, Kind, Provenance
-from attnviz.schema import from_fields
+from attnviz.schema import from_fields, stacks_of
 from attnviz.sources.datafiles import sha256_of
 from attnviz.sources.masks import split_name
 from attnviz.sources.saved_axes import layers_of
-from attnviz.sources.saved_contents import READERS, RECORD_ARRAYS, WHAT, Contents, SavedArray, read_contents
+from attnviz.sources.saved_contents import READERS, WHAT, Contents, SavedArray, is_record_array, read_contents
 from attnviz.sources.token_files import TokenSources, read_token_file
 from attnviz.tokens import Tokens
 
@@ -40,7 +40,7 @@ class Saved:
     @property
     def layers(self) -> tuple[int, ...]:
         """The numbers of the layers held: 0 onwards, but for records of chosen layers."""
-        return tuple(one.layer for one in self.held)
+        return tuple(sorted({one.layer for one in self.held}))
 
     @property
     def heads(self) -> tuple[int, ...]:
@@ -54,13 +54,17 @@ class Saved:
 
     @property
     def tokens(self) -> Tokens:
-        """The tokens that attend."""
-        return self.held[0].query
+        """The tokens that attend; where one text attends to another, those of the first."""
+        return self._crossing.query
 
     @property
     def key_tokens(self) -> Tokens:
         """The tokens attended to; in self-attention the very same object as `tokens`."""
-        return self.held[0].key
+        return self._crossing.key
+
+    @property
+    def _crossing(self) -> AttentionMap:
+        return next((one for one in self.held if one.kind == "cross"), self.held[0])
 
     def maps(
         self, layers: Collection[int], *, rule: Rule = EVERYTHING, single: bool = False, output: bool = False
@@ -158,6 +162,12 @@ def _of_record(contents: Contents, path: Path, sources: TokenSources) -> Saved:
     """A record with its own provenance, and in which file it was; tokens that were given take the place of its own."""
     record = _record(contents, path)
     provenance = {**record.provenance, "saved_in": path.name, "saved_sha256": sha256_of(path)}
+    own = len(stacks_of(record.maps)) > 1
+    if own and (sources.given is not None or sources.for_keys is not None):
+        raise RequestError(f"{path.name} holds several stacks, each with its tokens: leave out --tokens")
+    if own:
+        maps = tuple(replace(one, key=one.query) if one.key == one.query else one for one in record.maps)
+        return Saved(path.name, maps, provenance, record.notes)
     query, key = record.maps[0].query, record.maps[0].key
     if sources.given is not None or sources.for_keys is not None:
         pairs = zip(sources.resolve(len(query), len(key)), (query, key), strict=True)
@@ -169,7 +179,7 @@ def _of_record(contents: Contents, path: Path, sources: TokenSources) -> Saved:
 
 def _record(contents: Contents, path: Path) -> AttentionRecord:
     try:
-        arrays = {name: np.asarray(one.read()) for name, one in contents.arrays.items() if name in RECORD_ARRAYS}
+        arrays = {name: np.asarray(one.read()) for name, one in contents.arrays.items() if is_record_array(name)}
         return from_fields(contents.fields, arrays)
     except AttnvizError as error:
         raise AttnvizError(f"{path} is no record of attnviz: {error}") from error

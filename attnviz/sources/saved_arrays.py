@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from attnviz.errors import AttnvizError, RequestError
 from attnviz.sources.datafiles import StoredArray, open_arrays
-from attnviz.sources.saved_contents import RECORD_ARRAYS, TOKEN_FIELDS, Contents, SavedArray
+from attnviz.sources.saved_contents import TOKEN_FIELDS, Contents, SavedArray, is_record_array
 
 _METADATA = "attnviz"
 """Where a safetensors file that attnviz wrote holds the fields of its record."""
@@ -33,7 +33,7 @@ def read_npz(path: Path) -> Contents:
     """
     arrays = dict(open_arrays(path).arrays)
     is_record = "schema" in arrays
-    names = [name for name in arrays if (name not in RECORD_ARRAYS if is_record else name in TOKEN_FIELDS)]
+    names = [name for name in arrays if (not is_record_array(name) if is_record else name in TOKEN_FIELDS)]
     fields = {name: _plain(name, arrays.pop(name).read(), path) for name in names}
     return Contents(_saved(arrays), fields)
 

@@ -17,6 +17,7 @@ Parts: TypeAlias = "npt.NDArray[Any] | Sequence[npt.NDArray[Any]]"
 
 WHAT = "attention file"
 RECORD_ARRAYS = ("weights", "output")
+"""The arrays of a record, or of each of its stacks: then after the stack's name and a dot."""
 TOKEN_FIELDS = ("tokens", "query_tokens", "key_tokens", "queries", "keys")
 
 READERS = {
@@ -64,6 +65,15 @@ class Contents:
     def is_record(self) -> bool:
         """Whether the file says that it holds a record of attnviz."""
         return "schema" in self.fields
+
+
+def is_record_array(name: str) -> bool:
+    """Whether a record has an array of that name.
+
+    >>> is_record_array("weights"), is_record_array("cross.weights"), is_record_array("weights.layers")
+    (True, True, False)
+    """
+    return name.rpartition(".")[2] in RECORD_ARRAYS
 
 
 def in_memory(name: str, array: npt.NDArray[Any]) -> SavedArray:

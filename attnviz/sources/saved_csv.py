@@ -5,6 +5,7 @@ import io
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,9 +20,20 @@ from attnviz.sources.datafiles import read_text
 from attnviz.sources.saved_contents import WHAT, Contents, in_memory
 
 _COLUMNS = ("layer", "head", "query", "key", "query_text", "key_text", "weight")
+_STACK = "stack"
+_STACKS = {
+    "encoder": {"stack": "encoder", "kind": "self"},
+    "decoder": {"stack": "decoder", "kind": "self"},
+    "cross": {"stack": "decoder", "kind": "cross"},
+}
+"""What the names in the first column stand for, a number after them left out."""
 _NUMBER = re.compile(
     r"\s*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|nan|inf(?:inity)?)\s*", re.IGNORECASE
 )
+
+
+_Row = tuple[int, list[str]]
+"""A row, with the number of the line in which it ends."""
 
 
 def read_csv(path: Path) -> Contents:
@@ -43,11 +55,33 @@ def read_csv(path: Path) -> Contents:
         raise AttnvizError(f"{path} is empty")
     if tuple(cell.strip().lower() for cell in rows[0][1]) == _COLUMNS:
         return _Table(rows[1:], path).contents()
+    if tuple(cell.strip().lower() for cell in rows[0][1]) == (_STACK, *_COLUMNS):
+        return _stacks(rows[1:], path)
     return _matrix(rows, path)
 
 
-_Row = tuple[int, list[str]]
-"""A row, with the number of the line in which it ends."""
+def _stacks(rows: Sequence[_Row], path: Path) -> Contents:
+    """The record of a table whose first column tells the stack."""
+    if not rows:
+        raise RequestError(f"{path} holds no weights")
+    tables: dict[str, list[_Row]] = {}
+    places: dict[tuple[str, str], int] = {}
+    for number, cells in rows:
+        tables.setdefault(cells[0], []).append((number, cells[1:]))
+        places.setdefault((cells[0], cells[1] if len(cells) > 1 else ""), len(places))
+    fields: dict[str, Any] = {"stacks": list(tables)}
+    arrays = {}
+    for stack, own in tables.items():
+        base = stack.partition("-")[0]
+        if base not in _STACKS:
+            raise RequestError(f"{path}: line {own[0][0]}: the stack {stack!r:.40} is none of {', '.join(_STACKS)}")
+        contents = _Table(own, path).contents()
+        said = {**contents.fields, **_STACKS[base]}
+        said["places"] = [places[stack, str(layer)] for layer in said["layers"]]
+        fields |= {name: said.pop(name) for name in ("schema", "provenance", "notes")}
+        fields |= {f"{stack}.{name}": value for name, value in said.items()}
+        arrays[f"{stack}.weights"] = replace(contents.arrays["weights"], name=f"{stack}.weights")
+    return Contents(arrays, fields)
 
 
 def _matrix(rows: list[_Row], path: Path) -> Contents:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from attnviz.arrays import quiet
 from attnviz.errors import AttnvizError, RequestError
 from attnviz.sources.datafiles import read_text
-from attnviz.sources.saved_contents import RECORD_ARRAYS, TOKEN_FIELDS, WHAT, Contents, in_memory
+from attnviz.sources.saved_contents import RECORD_ARRAYS, TOKEN_FIELDS, WHAT, Contents, SavedArray, in_memory
 
 _DEEPEST = 8
 """No attention has as many axes; whoever nests deeper gets no array."""
@@ -52,14 +53,34 @@ def _contents(text: str, path: Path) -> Contents:
         return Contents({"": in_memory("", _array("its list", loaded, np.float64, path))}, {})
     if not isinstance(loaded, dict):
         raise AttnvizError(f"{path} holds no JSON object or list")
+    if "schema" in loaded and isinstance(loaded.get("stacks"), dict):
+        return _stacks(loaded, path)
+    return Contents(_arrays(loaded, path), loaded)
+
+
+def _stacks(loaded: dict[str, Any], path: Path) -> Contents:
+    """A record whose maps are in several stacks, made flat."""
+    arrays: dict[str, SavedArray] = {}
+    stacks = loaded.pop("stacks")
+    fields = {**loaded, "stacks": list(stacks)}
+    for stack, part in stacks.items():
+        if not isinstance(part, dict):
+            raise AttnvizError(f"{path}: the stack {stack:.40} is no JSON object")
+        held = _arrays({"schema": None, **part}, path)
+        arrays |= {f"{stack}.{name}": replace(array, name=f"{stack}.{name}") for name, array in held.items()}
+        fields |= {f"{stack}.{name}": value for name, value in part.items() if name not in held}
+    return Contents(arrays, fields)
+
+
+def _arrays(loaded: dict[str, Any], path: Path) -> dict[str, SavedArray]:
+    """The arrays in an object, which are taken out of it."""
     if "schema" in loaded:
         dtype = np.float64 if loaded.get("dtype") == "float64" else np.float32
         names = [name for name in RECORD_ARRAYS if name in loaded]
     else:
         dtype = np.float64
         names = [name for name, value in loaded.items() if name not in TOKEN_FIELDS and _is_nested(value)]
-    arrays = {name: in_memory(name, _array(name, loaded.pop(name), dtype, path)) for name in names}
-    return Contents(arrays, loaded)
+    return {name: in_memory(name, _array(name, loaded.pop(name), dtype, path)) for name in names}
 
 
 def _no_constant(name: str) -> NoReturn:
