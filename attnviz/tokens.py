@@ -3,7 +3,9 @@
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import groupby
 
 from attnviz.errors import RequestError
 
@@ -62,7 +64,8 @@ class Tokens:
     def find(self, wanted: str) -> tuple[int, ...]:
         """Where `wanted` is: the position, where it is an integer, else every token whose piece or shown text it is.
 
-        A word that is in several pieces gives all of them.
+        Blanks around the shown text count only where they are typed, as blanks or as they are shown. A word that is in
+        several pieces gives all of them.
 
         Raises:
             RequestError: there is no such token or position.
@@ -71,6 +74,8 @@ class Tokens:
         ((0, 2), (1,))
         >>> Tokens.of(["o", "ca", "##cho", "##rro"]).find("cachorro")
         (1, 2, 3)
+        >>> Tokens.of(["the", " the"]).find("the"), Tokens.of(["the", " the"]).find("␣the")
+        ((0, 1), (1,))
         """
         if re.fullmatch(r"-?[0-9]{1,18}", wanted):  # other digits and longer numbers are no positions
             position = int(wanted)
@@ -78,10 +83,10 @@ class Tokens:
                 return (position % len(self),)
             there = f"positions go from 0 to {len(self) - 1}" if len(self) else "there are no tokens"
             raise RequestError(f"no query {wanted}: {there}")
-        forms: tuple[Callable[[str], str], ...] = (str, str.casefold)
-        for form in forms:  # as it is typed, else in any case
-            pairs = zip(self.pieces, self.text, strict=True)
-            matches = tuple(i for i, pair in enumerate(pairs) if form(wanted) in map(form, pair))
+        forms: tuple[Callable[[str], str], ...] = (str, str.casefold, visible)
+        for form in forms:  # as it is typed, else in any case, else as it is shown
+            triples = zip(self.pieces, self.text, map(_without_blanks, self.text), strict=True)
+            matches = tuple(i for i, triple in enumerate(triples) if form(wanted) in map(form, triple))
             if matches:
                 return matches
             matches = tuple(i for word in self.words() if form(wanted) == form(self.spelled(word)) for i in word)
@@ -125,11 +130,13 @@ class Tokens:
 
         >>> Tokens.of(["un", "##want", "##ed"]).spelled([0, 1, 2]), Tokens.of(["Ġun", "want"]).spelled([0, 1])
         ('unwanted', 'unwant')
+        >>> Tokens.of(["caf", "⟨C3⟩", "⟨A9⟩"]).spelled([0, 1, 2])
+        'café'
         """
         if len(word) == 1 and self.special[word[0]]:
             return self.text[word[0]]
-        joined = self.text[word[0]] + "".join(self.text[i].removeprefix(CONTINUES) for i in word[1:])
-        return joined.strip("".join(BLANKS) + " ") or joined
+        texts = [self.text[word[0]], *(self.text[i].removeprefix(CONTINUES) for i in word[1:])]
+        return _without_blanks(_whole_characters(texts))
 
 
 BLANKS = ("Ġ", "▁")
@@ -145,6 +152,27 @@ def _holds_a_letter(piece: str, bytewise: bool) -> bool:
         c not in signs and (c.isalnum() or unicodedata.category(c)[0] == "M" or (bytewise and c > "\x7f"))
         for c in piece
     )
+
+
+def _without_blanks(text: str) -> str:
+    """`text` without blanks around it, where there is anything else."""
+    return text.strip("".join(BLANKS) + " ") or text
+
+
+_BYTES = re.compile("(?:⟨[0-9A-F]{2}⟩)+")
+"""What is shown for a piece that is part of a character."""
+
+
+def _whole_characters(texts: Sequence[str]) -> str:
+    """The texts of pieces joined, bytes that are a character together as that character."""
+    joined = ""
+    for are_bytes, some in groupby(texts, lambda text: _BYTES.fullmatch(text) is not None):
+        part = "".join(some)
+        if are_bytes:
+            with suppress(UnicodeDecodeError):  # the word begins or ends inside a character
+                part = bytes.fromhex(part.replace("⟨", "").replace("⟩", " ")).decode()
+        joined += part
+    return joined
 
 
 _NAMED = {" ": "␣", "\x7f": "␡", "": "⟨empty⟩"}

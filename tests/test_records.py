@@ -292,7 +292,7 @@ def test_stacks_hold_what_a_record_holds(tmp_path: Path) -> None:
         assert ours.tobytes() == theirs.tobytes()
     lines = (tmp_path / "a.csv").read_text("utf-8").replace("encoder,", "middle,")
     (tmp_path / "b.csv").write_text(lines, "utf-8")
-    with pytest.raises(RequestError, match="line 2: the stack 'middle' is none of encoder, decoder, cross"):
+    with pytest.raises(AttnvizError, match="line 2: the stack 'middle' is none of encoder, decoder, cross"):
         load(tmp_path / "b.csv")
 
 

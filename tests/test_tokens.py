@@ -204,3 +204,35 @@ def test_letters_digits_and_marks_stay(text: str) -> None:
     fillers = "\u115f\u1160\u3164\uffa0"
     if not set(text) & set(fillers):
         assert visible(text) == text
+
+
+@pytest.mark.parametrize(
+    ("pieces", "texts"),
+    [
+        (["the", "Ġthe", "ĠThe", "Ġ"], ["the", " the", " The", " "]),
+        (["▁the", "the", "▁The", "▁"], [" the", "the", " The", " "]),
+    ],
+)
+def test_blanks_count_only_where_they_are_typed(pieces: list[str], texts: list[str]) -> None:
+    tokens = Tokens(tuple(pieces), tuple(texts), ((0, 0),) * 4, (False,) * 4)
+    with_blank = texts.index(" the")
+    assert tokens.find("the") == (0, 1)
+    assert tokens.find(" the") == tokens.find("␣the") == tokens.find(pieces[with_blank]) == (with_blank,)
+    assert tokens.find("The") == (2,)
+    assert tokens.find("THE") == (0, 1, 2)
+    assert tokens.find(" ") == tokens.find("␣") == (3,)
+    with pytest.raises(RequestError, match="no query token"):
+        tokens.find("")
+
+
+@pytest.mark.parametrize(
+    ("texts", "word"),
+    [
+        ([" caf", "⟨C3⟩", "⟨A9⟩"], "café"),
+        (["⟨20⟩⟨F0⟩⟨9F⟩", "⟨98⟩", "⟨80⟩"], "😀"),
+        (["⟨C3⟩", "a"], "⟨C3⟩a"),
+        (["⟨E6⟩⟨96⟩", "⟨87⟩", "字"], "文字"),
+    ],
+)
+def test_parts_of_characters_are_characters_in_words(texts: list[str], word: str) -> None:
+    assert Tokens.of(texts).spelled(range(len(texts))) == word

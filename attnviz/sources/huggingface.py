@@ -20,9 +20,10 @@ from attnviz.errors import AttnvizError, RequestError
 from attnviz.maps import AttentionMap, Provenance
 from attnviz.sources.encoder import BUNDLED
 from attnviz.sources.huggingface_folder import weights_sha256
-from attnviz.sources.huggingface_loading import GGUF, Loaded, load, quiet
+from attnviz.sources.huggingface_loading import Loaded, load, quiet
 from attnviz.sources.huggingface_text import Text, Texts
 from attnviz.sources.pytorch import Seen, capture
+from attnviz.sources.registry import GGUF
 from attnviz.sources.tokenizer import whole_words
 from attnviz.tokens import Tokens, visible
 

@@ -16,10 +16,10 @@ from attnviz.backend import BACKENDS, TORCH_NAME, Placing
 from attnviz.errors import AttnvizError, RequestError
 from attnviz.files import kind_at
 from attnviz.sources.huggingface_folder import checked_folder
+from attnviz.sources.registry import EXTRA, GGUF
 
 logging: Any = _logging  # its functions have no types
 
-GGUF = ".gguf"
 _HEAD = re.compile(r"(^|\.)(pooler|lm_head|cls|classifier|score)(\.|$)")
 """Tensors that a checkpoint may lack: attention does not depend on them."""
 _POOLER = re.compile(r"(^|\.)pooler(\.|$)")
@@ -77,8 +77,9 @@ def _checked(path: Path) -> dict[str, Any]:
         return {"pretrained_model_name_or_path": path, **safe}
     if kind_at(path) != "file":
         raise RequestError(f"model file {path} does not exist, or is no file")
-    if importlib.util.find_spec("gguf") is None:
-        raise AttnvizError(f"{path} is read with the package gguf: pip install 'attnviz[hf]'")
+    missing = [package for package in ("gguf", "accelerate") if importlib.util.find_spec(package) is None]
+    if missing:
+        raise AttnvizError(f"{path} is read by gguf and accelerate ({', '.join(missing)} missing): {EXTRA}")
     return {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name, **safe}
 
 

@@ -30,6 +30,8 @@ OPENERS = {OWN: "attnviz.sources.encoder:open_folder", PYTORCH: "attnviz.sources
 _READ_CONFIG = "attnviz.sources.checkpoint:read_config"
 _CAPTURED = "attnviz.sources.huggingface:open_bundled"
 _NEEDED = "torch", "transformers"
+EXTRA = "pip install 'attnviz[hf]'"
+"""What installs what is needed for all models that attnviz does not run itself."""
 GGUF = ".gguf"
 BERT = "bert"
 """The model_type that attnviz runs itself."""
@@ -87,11 +89,8 @@ def find_model(model: str, runner: str | None = None) -> Found:
     found = _found(model, runner)
     missing = [package for package in _NEEDED if find_spec(package) is None] if found.runner == PYTORCH else []
     if missing:
-        raise AttnvizError(f"{model} is run by torch and transformers ({', '.join(missing)} missing): {_EXTRA}")
+        raise AttnvizError(f"{model} is run by torch and transformers ({', '.join(missing)} missing): {EXTRA}")
     return found
-
-
-_EXTRA = "pip install 'attnviz[hf]'"
 
 
 def _found(model: str, runner: str | None) -> Found:
