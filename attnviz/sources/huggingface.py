@@ -186,10 +186,11 @@ class HuggingFace:
         """The ids that the model writes; of a model of two parts with the one that it begins with."""
         writer = self._writer.model
         ids = torch.tensor([text.ids], device=self._model.device)
+        cached = not self.writes  # the cache of T5 has no room for more layers that write than layers that read
         with torch.inference_mode(), quiet():
             written = writer.generate(
                 input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=n_tokens, do_sample=False,
-                num_beams=1, use_cache=True,
+                num_beams=1, use_cache=cached,
             )[0].tolist()  # fmt: skip
         return tuple(written if self.writes else written[len(text.ids) :])
 

@@ -4,12 +4,14 @@ import importlib.util
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 import transformers
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import modeling_gguf_pytorch_utils as _gguf_reading
 from transformers.utils import logging as _logging
 
 from attnviz.backend import BACKENDS, TORCH_NAME, Placing
@@ -19,6 +21,7 @@ from attnviz.sources.huggingface_folder import checked_folder
 from attnviz.sources.registry import EXTRA, GGUF
 
 logging: Any = _logging  # its functions have no types
+gguf_reading: Any = _gguf_reading
 
 _HEAD = re.compile(r"(^|\.)(pooler|lm_head|cls|classifier|score)(\.|$)")
 """Tensors that a checkpoint may lack: attention does not depend on them."""
@@ -130,13 +133,15 @@ def _loading(path: Path) -> Iterator[None]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No warnings and no progress bars of transformers."""
-    bars, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    """No warnings and no progress bars of transformers; the one for gguf files has no switch of its own."""
+    bars, verbosity, bar = logging.is_progress_bar_enabled(), logging.get_verbosity(), gguf_reading.tqdm
     logging.disable_progress_bar()
+    gguf_reading.tqdm = partial(bar, disable=True)
     logging.set_verbosity_error()
     try:
         yield
     finally:
+        gguf_reading.tqdm = bar
         logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()

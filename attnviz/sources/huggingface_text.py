@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from attnviz.errors import RequestError
@@ -38,6 +39,14 @@ class Texts:
         backend = getattr(tokenizer, "backend_tokenizer", None)
         self._read: Read = reader(None if backend is None else backend.to_str(), tokenizer.unk_token)
 
+    @cached_property
+    def _special(self) -> frozenset[int]:
+        """The ids of special tokens; what stands for unknown words is none, unless it has another use."""
+        tokenizer = self._tokenizer
+        marked = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
+        used = {getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad", "cls", "sep", "mask")}
+        return frozenset({*tokenizer.all_special_ids, *marked} - ({tokenizer.unk_token_id} - used))
+
     def vocabulary(self) -> dict[str, int]:
         """The pieces of the model, without special tokens and others that were added."""
         backend = getattr(self._tokenizer, "backend_tokenizer", None)
@@ -69,7 +78,7 @@ class Texts:
                 encoded = tokenizer(*texts, truncation=True, max_length=limit, **told)
         ids, special = list(encoded["input_ids"]), [bool(flag) for flag in encoded["special_tokens_mask"]]
         if is_whole:
-            special = [one in tokenizer.all_special_ids for one in ids]
+            special = [one in self._special for one in ids]
         if all(special):
             raise RequestError("the text is empty: it gives no tokens (special tokens alone are not shown)")
         self.check_length(len(ids), n_tokens)
@@ -122,7 +131,7 @@ class Texts:
     def written(self, ids: Sequence[int]) -> Text:
         """What the model wrote."""
         tokenizer = self._tokenizer
-        special = [one in tokenizer.all_special_ids for one in ids]
+        special = [one in self._special for one in ids]
         whole = tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
         pieces = tokenizer.convert_ids_to_tokens(list(ids))
         return Text(tuple(ids), (0,) * len(ids), tokens_of(pieces, whole, None, special, self._read), (), whole)
