@@ -18,6 +18,7 @@ from attnviz.faults import RowFaults
 from attnviz.heatmap import Heatmap, tile_edges
 from attnviz.maps import AttentionMap, StoredWeights, Weights
 from attnviz.measures.collector import MeasureCollector
+from attnviz.reduce import RolloutCollector
 from attnviz.tokens import Tokens
 
 HEADS, QUERIES, KEYS = 3, 5, 7
@@ -299,6 +300,7 @@ TILED: dict[type[Collector], Callable[[], Collector]] = {
     HeatmapCollector: lambda: HeatmapCollector(256, 256),
     RowFaults: RowFaults,
     AttentionCheck: AttentionCheck,
+    RolloutCollector: lambda: RolloutCollector(512),
     MeasureCollector: lambda: MeasureCollector(["previous", "largest"]),  # every measure at length has its own test
 }
 WHOLE = {RecordCollector, Unfilled, Log}
