@@ -102,7 +102,11 @@ def test_it_reads_at_any_width(columns: int) -> None:
         (["-", "a"], 2, "the source is typed, and not read from standard input"),
         (["a", "-"], 2, "the target is typed, and not read from standard input"),
         (["a", "b", "c"], 2, "unexpected extra argument"),
-        (["a", "b", "--model", "minilm"], 2, "minilm reads one text and has no cross-attention: choose another --model"),
+        (
+            ["a", "b", "--model", "minilm"],
+            2,
+            "minilm reads one text and has no cross-attention: choose another --model",
+        ),
         (["a", "b", "--layer", "1"], 2, "no layer 1"),
         (["a", "b", "--head", "4"], 2, "no head 4"),
         (["a", "b", "--query", "z"], 2, "'z'"),

@@ -8,6 +8,7 @@ import pytest
 import typer
 from PIL import Image
 
+import attnviz
 from attnviz.cli import options
 from attnviz.cli.app import COMMANDS
 from attnviz.lazy import function
@@ -51,3 +52,21 @@ def test_the_readmes_pictures_are_what_the_program_draws(name: str, tmp_path: Pa
     assert run("heads", *PICTURES[name], "-o", str(tmp_path / name)).code == 0
     with Image.open(ROOT / "docs" / name) as shown, Image.open(tmp_path / name) as drawn:
         np.testing.assert_array_equal(np.asarray(shown.convert("RGB")), np.asarray(drawn.convert("RGB")))
+
+
+@pytest.mark.parametrize("texts", [3, 5])
+def test_the_readmes_capture_of_an_own_model_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, texts: int) -> None:
+    import torch
+
+    (block,) = [one for one in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "attnviz.capture" in one]
+    layer = torch.nn.TransformerEncoderLayer(8, 2, batch_first=True)
+    model = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
+    x = torch.randn(texts, 3, 8, generator=torch.Generator().manual_seed(0))
+    monkeypatch.chdir(tmp_path)
+    held = {"torch": torch, "model": model, "x": x}
+    exec(block, held)  # (it is our own)
+    record = attnviz.load("run.safetensors")
+    assert [one.name for one in record.maps] == ["layers.0.self_attn", "layers.1.self_attn"]
+    _, weights = model.layers[0].self_attn(x, x, x, average_attn_weights=False)
+    np.testing.assert_allclose(record.weights[0], weights[2].detach().numpy(), atol=1e-6)
+    assert run("heads", "--attention", "run.safetensors").code == 0

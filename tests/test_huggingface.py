@@ -19,13 +19,15 @@ from attnviz.backend import placing
 from attnviz.maps import ComputedWeights, StoredWeights
 from attnviz.sources.encoder import open_folder
 from attnviz.sources.huggingface import HuggingFace, open_huggingface
+from tests.cli import run
 from tests.families import VOCABULARY
-from tests.hub import save_family
+from tests.hub import save_family, save_tokenizer
 from tests.models import make_bert, wordpiece
 from tests.test_pieces import byte_pairs
 
 TEXT = "The unwanted cat sat!"
 READERS = ["BERT", "DistilBERT", "ALBERT", "RoBERTa", "ModernBERT", "GPT-2", "Llama", "Mistral", "Gemma 2", "gpt-oss"]
+MORE_READERS = ["DeBERTa-v2", "GPT-NeoX", "OPT", "Bloom", "Gemma 3", "Qwen3", "Phi-3", "Mixtral", "DeepSeek-V3"]
 WRITERS = ["T5", "BART", "Marian"]
 
 Save = Callable[..., Path]
@@ -49,7 +51,7 @@ def ids_of(text: str, tokenizer: Tokenizer | None = None) -> torch.Tensor:
     return torch.tensor([(tokenizer or wordpiece()).encode(text).ids])
 
 
-@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("name", READERS + MORE_READERS)
 def test_a_text_gives_the_models_own_weights(save: Save, name: str) -> None:
     folder = save(name)
     model = open_huggingface(folder)
@@ -62,6 +64,8 @@ def test_a_text_gives_the_models_own_weights(save: Save, name: str) -> None:
     assert [one.layer for one in maps] == [0, 1, 2]
     for one, theirs in zip(maps, expected, strict=True):
         np.testing.assert_allclose(one.rows(0, 9), theirs[0].numpy(), atol=1e-5)
+    if name in MORE_READERS:
+        return
     kept = StoredWeights if name in ("Gemma 2", "gpt-oss") else ComputedWeights  # these have more than a kernel knows
     assert {type(one.weights) for one in maps} == {kept}
 
@@ -102,6 +106,23 @@ def test_layers_without_attention_have_no_map(save: Save) -> None:
     assert [one.layer for one in model.prepare(TEXT).maps(range(4))] == [1, 3]
     with pytest.raises(AttnvizError, match="no attention ran in the modules asked for"):
         list(model.prepare(TEXT).maps([0]))
+
+
+@pytest.mark.parametrize("name", ["Mamba", "Mamba2"])
+def test_models_without_attention_are_refused(tmp_path: Path, name: str) -> None:
+    import transformers
+
+    folder = tmp_path / name
+    sizes = {"vocab_size": VOCABULARY, "hidden_size": 16, "num_hidden_layers": 2, "state_size": 4}
+    more = {"num_heads": 4, "head_dim": 8, "n_groups": 1, "chunk_size": 4} if name == "Mamba2" else {}
+    config = getattr(transformers, f"{name}Config")(**sizes, **more)
+    getattr(transformers, f"{name}Model")(config).save_pretrained(folder)
+    save_tokenizer(folder, wordpiece())
+    with pytest.raises(AttnvizError, match=r"models without attention have none to show|no attention ran"):
+        model = open_huggingface(folder)
+        list(model.prepare("the cat").maps(range(model.n_layers)))
+    answer = run("heads", "the cat", "--model", str(folder))
+    assert (answer.code, answer.out) == (3, b"")
 
 
 def test_our_own_maths_and_captured_attention_agree(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 import json
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -97,3 +98,34 @@ def test_the_list_is_ascii_or_escaped_and_one_format_of_two() -> None:
     assert run("models").text.isascii()
     assert "'xml' is not one of" in error("models", "--format", "xml", code=2)
     json.loads(run("models", "--format", "json").text)
+
+
+def test_a_model_is_fetched_where_it_is_allowed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def fetched(name: str, allow_patterns: list[str]) -> None:
+        asked.append((name, allow_patterns))
+        make_bert(put_into(cache, name.replace("/", "--")))
+
+    monkeypatch.setattr("attnviz.sources.hub_download.snapshot_download", fetched)
+    command = ("heads", "a b", "--model", "owner/tiny", "--format", "json")
+    assert "to fetch it, add --allow-download" in error(*command, code=2)
+    assert asked == []
+    assert run(*command, "--allow-download").json["provenance"]["model"] == "owner/tiny"
+    assert run(*command, "--allow-download").code == 0
+    ((name, patterns),) = asked
+    assert name == "owner/tiny"
+    for safe, unsafe in (("model.safetensors", "model.py"), ("tokenizer.json", "pytorch_model.bin")):
+        assert any(fnmatch(safe, one) for one in patterns)
+        assert not any(fnmatch(unsafe, one) for one in patterns)
+
+
+@pytest.mark.parametrize("why", [OSError("no route to the Hub\nmore"), ValueError("owner/tiny is gated")])
+def test_what_cannot_be_fetched_is_said(monkeypatch: pytest.MonkeyPatch, why: Exception) -> None:
+    def failing(name: str, allow_patterns: list[str]) -> None:
+        raise why
+
+    monkeypatch.setattr("attnviz.sources.hub_download.snapshot_download", failing)
+    said = error("heads", "a b", "--model", "owner/tiny", "--allow-download", code=3)
+    assert f"owner/tiny cannot be fetched: {str(why).splitlines()[0]}" in said
+    assert "is not found" in error("heads", "a b", "--model", "./owner/tiny", "--allow-download", code=2)

@@ -116,6 +116,15 @@ class SourceOptions:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
+class FetchOptions:
+    """Whether a model may be fetched."""
+
+    allow_download: Annotated[
+        bool, typer.Option("--allow-download", help="Fetch a model of the Hub that is not in the local cache.")
+    ] = False
+
+
+@dataclass(frozen=True, repr=False, eq=False)
 class ShapeOptions:
     """What shapes attention that is drawn and not trained."""
 
@@ -175,12 +184,12 @@ class PlaceOptions:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class InputOptions(PlaceOptions, RuleOptions, ShapeOptions, SourceOptions, TextOptions):
+class InputOptions(PlaceOptions, RuleOptions, ShapeOptions, FetchOptions, SourceOptions, TextOptions):
     """Whose attention, on what, and where the maths runs; the options of the last base come first."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class CrossOptions(PlaceOptions, RuleOptions, ShapeOptions):
+class CrossOptions(PlaceOptions, RuleOptions, ShapeOptions, FetchOptions):
     """Two texts, of which the target attends to the source."""
 
     source: Annotated[str, typer.Argument(show_default=False, help="What is attended to: the columns.")] = ""
@@ -301,7 +310,7 @@ class LookOptions:
         return [] if self.font is None else [self.font]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class ProseOptions:
     """How text looks that has no values to draw."""
 

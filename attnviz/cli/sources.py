@@ -28,7 +28,7 @@ _PLACE = {"backend", "device", "dtype"}
 _RULE = {"causal", "window", "mask"}
 _SCRATCH = {"n_heads", "d_model", "seed", "no_positions", "no_scale", "shared_projections"}
 _USES = {
-    "model": {"text", "file", "model", "source", "truncate", "probe", "probe_words"}
+    "model": {"text", "file", "model", "source", "allow_download", "truncate", "probe", "probe_words"}
     | {"pair", "target", "chat", "generate"}
     | _SCRATCH
     | _RULE
@@ -122,7 +122,10 @@ def takes_rules(options: InputOptions) -> bool:
     """Whether attention is made as the options say, rather than saved or run by another library."""
     if options.attention is not None:
         return False
-    return options.embeddings is not None or find_model(options.model or DEFAULT_MODEL, options.source).runner == OWN
+    if options.embeddings is not None:
+        return True
+    name = options.model or DEFAULT_MODEL
+    return find_model(name, options.source, allow_download=options.allow_download).runner == OWN
 
 
 def files_of(options: InputOptions) -> list[Path]:
@@ -175,8 +178,10 @@ def _model(options: InputOptions) -> Source:
     )
 
 
-def _opened(options: PlaceOptions, name: str, shape: Mapping[str, int | bool], runner: str | None) -> Model:
-    captured = find_model(name, runner).runner == PYTORCH
+def _opened(
+    options: InputOptions | CrossOptions, name: str, shape: Mapping[str, int | bool], runner: str | None
+) -> Model:
+    captured = find_model(name, runner, allow_download=options.allow_download).runner == PYTORCH
     return open_model(name, shape, placed(options, in_torch=captured), runner)
 
 

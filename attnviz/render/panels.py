@@ -156,7 +156,7 @@ def describe(provenance: Provenance) -> str:
     >>> describe({"attnviz": "0.1.0", "source": "scratch", "model": "scratch", "seed": 3, **where, "text": "a"})
     'attnviz 0.1.0 · scratch, seed 3 · numpy float32 on cpu'
     """
-    said_otherwise = {"attnviz", "source", "model", "backend", "device", "dtype", "text"}
+    said_otherwise = {"attnviz", "source", "model", "backend", "device", "dtype", "text", "prompt", "generated"}
     details = [_detail(key, value) for key, value in provenance.items() if key not in said_otherwise and value != ""]
     model = ", ".join([visible(str(provenance["model"])), *details])
     place = visible("{backend} {dtype} on {device}".format(**provenance))

@@ -84,7 +84,9 @@ class HuggingFace:
         """The numbers that the configuration has under these names."""
         found = {number for name in names if isinstance(number := getattr(self._settings, name, None), int)}
         if not found:
-            raise AttnvizError(f"{self._path}: its configuration does not say {names[0]}")
+            raise AttnvizError(
+                f"{self._path}: its configuration does not say {names[0]}: models without attention have none to show"
+            )
         return found
 
     @cached_property

@@ -28,6 +28,7 @@ RUNNERS = OWN, PYTORCH
 OPENERS = {OWN: "attnviz.sources.encoder:open_folder", PYTORCH: "attnviz.sources.huggingface:open_huggingface"}
 """What opens a path, for each of `RUNNERS`."""
 _READ_CONFIG = "attnviz.sources.checkpoint:read_config"
+_FETCH = "attnviz.sources.hub_download:fetch"
 _CAPTURED = "attnviz.sources.huggingface:open_bundled"
 _NEEDED = "torch", "transformers"
 EXTRA = "pip install 'attnviz[hf]'"
@@ -58,7 +59,14 @@ class Found:
         return opened
 
 
-def open_model(model: str, scratch: Mapping[str, Any], placing: Placing = NUMPY, runner: str | None = None) -> Model:
+def open_model(
+    model: str,
+    scratch: Mapping[str, Any],
+    placing: Placing = NUMPY,
+    runner: str | None = None,
+    *,
+    allow_download: bool = False,
+) -> Model:
     """The model of that name, or the checkpoint of that path.
 
     Args:
@@ -66,6 +74,7 @@ def open_model(model: str, scratch: Mapping[str, Any], placing: Placing = NUMPY,
         scratch: fields of `ScratchOptions`, for the scratch model only; what is left out has its default.
         placing: where the maths runs.
         runner: one of `RUNNERS`; unless given, attnviz's own maths where it can.
+        allow_download: fetch a model of the Hub that is not in the local cache.
 
     Raises:
         RequestError: there is no such model or folder, or `scratch` is given for another model.
@@ -76,29 +85,29 @@ def open_model(model: str, scratch: Mapping[str, Any], placing: Placing = NUMPY,
             "--n-heads, --d-model, --seed, --no-positions, --no-scale and --shared-projections"
             f" shape the scratch model, not {model}: say --model {SCRATCH}"
         )
-    return find_model(model, runner).open(placing, **scratch)
+    return find_model(model, runner, allow_download=allow_download).open(placing, **scratch)
 
 
-def find_model(model: str, runner: str | None = None) -> Found:
+def find_model(model: str, runner: str | None = None, *, allow_download: bool = False) -> Found:
     """Where the model is, and what runs it; arguments as in `open_model`.
 
     Raises:
         RequestError: there is no such model or folder, or `runner` cannot run it.
         AttnvizError: its configuration is damaged, or packages that run it are missing.
     """
-    found = _found(model, runner)
+    found = _found(model, runner, allow_download=allow_download)
     missing = [package for package in _NEEDED if find_spec(package) is None] if found.runner == PYTORCH else []
     if missing:
         raise AttnvizError(f"{model} is run by torch and transformers ({', '.join(missing)} missing): {EXTRA}")
     return found
 
 
-def _found(model: str, runner: str | None) -> Found:
+def _found(model: str, runner: str | None, *, allow_download: bool) -> Found:
     if model == SCRATCH and runner == PYTORCH:
         raise RequestError(f"--source {PYTORCH} runs trained models, and {SCRATCH} is none: leave it out")
     if model in NAMED:
         return Found(model, runner or OWN, None)
-    path, name = _located(model)
+    path, name = _located(model, allow_download=allow_download)
     if path.suffix.lower() == GGUF:
         if runner == OWN:
             raise RequestError(f"{model} is a gguf file, which --source {OWN} does not read: leave it out")
@@ -107,17 +116,20 @@ def _found(model: str, runner: str | None) -> Found:
     return Found(name, runner or (OWN if is_bert else PYTORCH), path)
 
 
-def _located(model: str) -> tuple[Path, str]:
+def _located(model: str, *, allow_download: bool) -> tuple[Path, str]:
     """The folder or file of a model, and what the model is called."""
     path = Path(model)
     if kind_at(path) != "nothing":
         return path, path.resolve().name.removesuffix(GGUF)
     snapshot = snapshot_of(model) if is_hub_name(model) else None
+    if snapshot is None and allow_download and is_hub_name(model):
+        function(_FETCH)(model)
+        snapshot = snapshot_of(model)
     if snapshot is not None:
         return snapshot, model
     kinds = f"neither {' nor '.join(NAMED)} nor a folder that exists"
     fetched = ""
     if is_hub_name(model):
         kinds += " nor in the local cache"
-        fetched = f"; to fetch it: hf download {model}" if "/" in model else ""
+        fetched = "; to fetch it, add --allow-download" if "/" in model else ""
     raise RequestError(f"model {model!r} is not found: it is {kinds}{meant(model, NAMED)}{fetched}")
