@@ -41,7 +41,7 @@ def attend(
 
     Args:
         text: any text that gives tokens.
-        model: `minilm`, `scratch`, or the path of a BERT checkpoint folder.
+        model: `minilm`, `scratch`, the path of a checkpoint folder or gguf file, or a name in the local cache.
         layers, heads: which, counted from 0; all unless given.
         single: also the full-width head of the same projections, first.
         hide_special: leave out tokens that the tokenizer added; rows then sum to less than 1.
@@ -68,8 +68,8 @@ def attend(
         raise TypeError(f"attend() got an unexpected keyword argument {name!r}")
     opened = open_model(model, scratch, placing)
     prepared = opened.prepare(text, truncate=truncate)
-    selection = Selection.of(layers, heads, range(opened.n_layers), range(opened.n_heads))
-    chosen = selection.layers_or(range(opened.n_layers))
+    selection = Selection.of(layers, heads, opened.attending, range(opened.n_heads))
+    chosen = selection.layers_or(opened.attending)
     maps = (
         selection.heads_of(one)
         for one in prepared.maps(chosen, rule=rule, single=single, output=with_output or opened.gives_output)

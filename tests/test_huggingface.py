@@ -20,7 +20,7 @@ from attnviz.maps import ComputedWeights, StoredWeights
 from attnviz.sources.encoder import open_folder
 from attnviz.sources.huggingface import HuggingFace, open_huggingface
 from tests.cli import run
-from tests.families import VOCABULARY
+from tests.families import GROUPED, PICTURES, SEEN, VOCABULARY
 from tests.hub import save_family, save_tokenizer
 from tests.models import make_bert, wordpiece
 from tests.test_pieces import byte_pairs
@@ -106,6 +106,11 @@ def test_layers_without_attention_have_no_map(save: Save) -> None:
     assert [one.layer for one in model.prepare(TEXT).maps(range(4))] == [1, 3]
     with pytest.raises(AttnvizError, match="no attention ran in the modules asked for"):
         list(model.prepare(TEXT).maps([0]))
+    assert list(model.attending) == [1, 3]
+    folder = str(model._path)
+    assert "layer 1" in run("heads", TEXT, "--model", folder).text
+    assert run("heads", TEXT, "--model", folder, "--format", "json").json["layers"] == [1, 3]
+    assert run("heads", TEXT, "--model", folder, "--layer", "0").code == 2
 
 
 @pytest.mark.parametrize("name", ["Mamba", "Mamba2"])
@@ -314,3 +319,47 @@ def test_the_switches_of_transformers_are_set_back(save: Save) -> None:
         cut(folder)
         open_huggingface(folder)
     assert (switches.get_verbosity(), switches.is_progress_bar_enabled()) == before
+
+
+def composite(name: str) -> Any:
+    """A small model of pictures and texts."""
+    import transformers
+
+    seen, text = {**SEEN, **PICTURES}, dict(GROUPED)
+    if name == "Llava":
+        return transformers.LlavaConfig(
+            text_config=transformers.LlamaConfig(**text),
+            vision_config=transformers.CLIPVisionConfig(**seen),
+            image_token_index=90,
+        )
+    if name == "Gemma 3":
+        return transformers.Gemma3Config(
+            text_config=transformers.Gemma3TextConfig(**text, sliding_window=4),
+            vision_config=transformers.SiglipVisionConfig(**seen),
+            image_token_index=90,
+        )
+    rope = {"rope_type": "default", "mrope_section": [2, 2, 2], "rope_theta": 10000.0}
+    sight = {"depth": 2, "embed_dim": 16, "hidden_size": 48, "num_heads": 2}
+    return transformers.Qwen2VLConfig(text_config={**text, "rope_parameters": rope}, vision_config=sight)
+
+
+@pytest.mark.parametrize("name", ["Llava", "Gemma 3", "Qwen2-VL"])
+def test_the_text_part_of_models_that_also_see(tmp_path: Path, name: str) -> None:
+    from transformers import AutoModel
+
+    maker: Any = AutoModel
+    torch.manual_seed(0)
+    maker.from_config(composite(name)).save_pretrained(tmp_path)
+    save_tokenizer(tmp_path, wordpiece())
+    model = open_huggingface(tmp_path)
+    assert (model.n_layers, model.n_heads) == (3, 4)
+    maps = list(model.prepare(TEXT).maps(range(3)))
+    for one, theirs in zip(maps, eager(tmp_path, input_ids=ids_of(TEXT)).attentions, strict=True):
+        np.testing.assert_allclose(one.rows(0, 9), theirs[0].numpy(), atol=1e-5)
+
+
+def test_rows_of_learned_sinks_are_said_to_sum_to_less(save: Save) -> None:
+    answer = run("heads", TEXT, "--model", str(save("gpt-oss")), "--layer", "all", "--format", "json")
+    sums = np.array(answer.json["weights"]).sum(-1)
+    assert sums.max() < 1
+    assert "sum" in answer.err and answer.err.strip() in "\n".join(f"note: {one}" for one in answer.json["notes"])

@@ -102,6 +102,10 @@ class Bytewise:
     gives_output: bool = False
 
     @property
+    def attending(self) -> range:
+        return range(self.n_layers)
+
+    @property
     def provenance(self) -> Provenance:
         return {}
 

@@ -165,7 +165,7 @@ def _model(options: InputOptions) -> Source:
     prepare = _way_in(model, options)
     texts = texts or [_probe(model, options)]
     return Source(
-        layers=range(model.n_layers),
+        layers=model.attending,
         heads=range(model.n_heads),
         gives_output=model.gives_output,
         texts=texts,
@@ -233,7 +233,7 @@ def open_cross(options: CrossOptions) -> Source:
             raise RequestError(f"{model.name} reads one text and has no cross-attention: choose another --model")
         prepare = partial(model.prepare_both, source)
     return Source(
-        layers=range(model.n_layers),
+        layers=model.attending,
         heads=range(model.n_heads),
         gives_output=model.gives_output,
         texts=[target],

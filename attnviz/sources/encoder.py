@@ -117,6 +117,11 @@ class Encoder:
         return self._settings.n_layers
 
     @property
+    def attending(self) -> range:
+        """All layers."""
+        return range(self.n_layers)
+
+    @property
     def n_heads(self) -> int:
         """How many heads a layer has."""
         return self._settings.n_heads

@@ -76,6 +76,14 @@ class HuggingFace:
         return max(self._numbers(_LAYERS))
 
     @property
+    def attending(self) -> tuple[int, ...]:
+        """The layers that have attention, as the configuration of a hybrid lists them; all where it lists nothing."""
+        kinds = (getattr(self._settings, name, None) for name in ("layers_block_type", "layer_types"))
+        listed = next((kind for kind in kinds if isinstance(kind, list | tuple)), ())
+        layers = [i for i, kind in enumerate(listed) if "attention" in str(kind) and "linear" not in str(kind)]
+        return tuple(layers or range(self.n_layers))
+
+    @property
     def n_heads(self) -> int:
         """How many heads a layer has, in the part that has more of them."""
         return max(self._numbers(_HEADS))

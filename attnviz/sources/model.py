@@ -59,7 +59,12 @@ class Model(Protocol):
 
     @property
     def n_layers(self) -> int:
-        """How many layers have attention."""
+        """How many layers there are."""
+        ...
+
+    @property
+    def attending(self) -> Sequence[int]:
+        """The layers that have attention, in ascending order: all of them, but in hybrids."""
         ...
 
     @property

@@ -59,6 +59,7 @@ class Scratch:
 
     name = "scratch"
     n_layers = 1
+    attending = range(1)
     gives_output = True
 
     def __init__(self, options: ScratchOptions, placing: Placing = NUMPY) -> None:
