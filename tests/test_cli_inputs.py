@@ -482,17 +482,19 @@ VALUES: dict[str, list[str]] = {
     "causal": ["--causal"], "window": ["--window", "2"], "mask": ["--mask", "mask.npy"],
     "backend": ["--backend", "torch"], "device": ["--device", "cuda"], "dtype": ["--dtype", "float64"],
     "attention": ["--attention", "saved.npy"], "embeddings": ["--embeddings", "own.npz"],
-    "probe": ["--probe", "repeat"], "probe_words": ["--probe-words", "3"],
+    "probe": ["--probe", "repeat"], "probe_words": ["--probe-words", "3"], "pair": ["--pair", "c d"],
+    "target": ["--target", "c d"], "chat": ["--chat"], "generate": ["--generate", "2"],
+    "source": ["--source", "pytorch"], "allow_download": ["--allow-download"],
 }  # fmt: skip
 """Every option that says whose attention is looked at, with a value other than its default."""
 
 NO_USE = {
     "attention": {"text", "file", "model", "embeddings", "truncate", "n_heads", "d_model", "seed", "no_positions",
                   "no_scale", "shared_projections", "causal", "window", "mask", "device", "dtype", "probe",
-                  "probe_words"},
+                  "probe_words", "pair", "target", "chat", "generate", "source", "allow_download"},
     "embeddings": {"text", "file", "model", "tokens", "key_tokens", "batch", "truncate", "d_model", "no_positions",
-                   "probe", "probe_words"},
-    "model": {"tokens", "key_tokens", "batch", "probe", "probe_words"},
+                   "probe", "probe_words", "pair", "target", "chat", "generate", "source", "allow_download"},
+    "model": {"tokens", "key_tokens", "batch", "probe", "probe_words", "target", "chat", "generate"},
 }  # fmt: skip
 """What no source of a kind can use."""
 
