@@ -50,6 +50,10 @@ class Say:
         return self.catalogue.ngettext(one, more, n).format(n=n, **values)
 
 
+IN_ENGLISH = Say(ENGLISH, NullTranslations())
+"""Texts as the code has them."""
+
+
 def translator(lang: str | None = None, environment: Mapping[str, str] = os.environ) -> Say:
     """What says texts in `lang`, or in the language of the locale where that is known, or in English.
 

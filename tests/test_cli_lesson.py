@@ -221,3 +221,20 @@ def test_what_cannot_be_is_told(
 def test_the_colour_scale_reaches_pictures() -> None:
     scales = ("linear", "sqrt", "rank")
     assert len({run("lesson", "masks", "--format", "png", "--color-scale", one).out for one in scales}) == 3
+
+
+@pytest.mark.parametrize("scale", ["linear", "sqrt", "log", "row", "rank"])
+@pytest.mark.parametrize("name", LESSONS)
+def test_legends_speak_the_language_of_the_lesson(name: str, scale: str) -> None:
+    said = run("lesson", name, "--lang", "pt", "--color-scale", scale).text
+    colored = run("lesson", name, "--lang", "pt", "--color-scale", scale, env={"FORCE_COLOR": "1"}).text
+    for text in (said, colored):
+        assert not re.search(r"\b(rows|columns|means|is below|exactly|scale|weight|weights|maximum)\b", text), name
+
+
+def test_legends_of_pictures_speak_the_language_of_the_lesson(tmp_path: Path) -> None:
+    assert run("lesson", "heads", "--lang", "pt", "-o", str(tmp_path / "a.svg")).code == 0
+    svg = (tmp_path / "a.svg").read_text("utf-8")
+    assert "escala linear, 0 a 1" in svg
+    assert "peso" in svg
+    assert "scale, " not in svg

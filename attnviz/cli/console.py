@@ -47,7 +47,8 @@ def terminal_style(look: Look, file_format: Format | None) -> TerminalStyle:
         return text_style(look)
     console = stdout_console(look.width)
     encoding = sys.stdout.encoding or "ascii"
-    return TerminalStyle(console.width, has_color(console), encoding, look.precision, look.cmap, look.diverging)
+    color = has_color(console)
+    return TerminalStyle(console.width, color, encoding, look.precision, look.cmap, look.diverging, look.say)
 
 
 def show(board: Board, look: Look, description: str) -> None:

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -74,7 +74,7 @@ def lesson(what: LessonOptions, place: PlaceOptions, where: OutputOptions, how: 
         _refuse_said(what, place, where, how)
         _list_lessons(say)
         return
-    look = how.look
+    look = replace(how.look, say=say)
     read = [path for path in (what.embeddings, what.module, *how.files) if path is not None]
     outputs = parse_outputs(where.output or [], where.format, read, places=(), formats=RESULT_FORMATS)
     worked = run_lesson(what.name, _setting(what, place), say)

@@ -14,8 +14,9 @@ from attnviz.arrays import Floats
 from attnviz.errors import RequestError
 from attnviz.render.panels import Axis, Board, Group, Panel
 from attnviz.render.ranges import Range
-from attnviz.render.scale import range_of, shade, ticks
+from attnviz.render.scale import quantity, range_of, shade, ticks
 from attnviz.tokens import visible
+from attnviz.translation import IN_ENGLISH, Say
 
 Measure: TypeAlias = Callable[[str, int, bool], float]
 """The width in pixels of a string, at a font size in pixels, bold or not."""
@@ -126,7 +127,7 @@ _FEW_PANELS = 16  # up to so many, each has labels of its own
 _FAINT, _SOFT = 0.25, 0.72
 
 
-def layout(board: Board, measure: Measure) -> Scene:
+def layout(board: Board, measure: Measure, say: Say = IN_ENGLISH) -> Scene:
     """The picture of a board: caption, colour bar, then the groups one below the other.
 
     Rows run from top to bottom and columns from left to right, as in the values. All panels have one colour range but
@@ -136,6 +137,7 @@ def layout(board: Board, measure: Measure) -> Scene:
     Args:
         board: what to draw.
         measure: the width of a text in the font that it will be drawn with.
+        say: the language of legends.
 
     Raises:
         RequestError: the picture would have more than `MAX_SIDE` pixels a side even at one pixel a cell.
@@ -144,7 +146,7 @@ def layout(board: Board, measure: Measure) -> Scene:
     most = _LARGEST_CELL
     while True:
         plans = _Plans(board, measure, most)
-        scene = _Drawing(board, plans, measure).scene()
+        scene = _Drawing(board, plans, measure, say).scene()
         if max(scene.width, scene.height) <= MAX_SIDE:
             return scene
         if plans.largest_cell <= 1:
@@ -367,8 +369,8 @@ def _one_pair_of_axes(group: Group) -> bool:
 class _Drawing:
     """The picture, put together from top to bottom."""
 
-    def __init__(self, board: Board, plans: _Plans, measure: Measure) -> None:
-        self._board, self._plans, self._measure = board, plans, measure
+    def __init__(self, board: Board, plans: _Plans, measure: Measure, say: Say) -> None:
+        self._board, self._plans, self._measure, self._say = board, plans, measure, say
         self._panels: list[Raster] = []
         self._bars: list[Raster] = []
         self._samples: list[Raster] = []
@@ -414,7 +416,9 @@ class _Drawing:
 
     def _legend(self, y: int, span: Range, panels: Sequence[Panel]) -> int:
         """Add a colour bar, and what it means, what missing values look like and what a cell stands for."""
-        what = elided(_shown(span.what), self._plans.inside - _BAR_WIDTH - _LEGEND_GAP, _at(self._measure, _TITLE))
+        what = elided(
+            _shown(quantity(span, self._say)), self._plans.inside - _BAR_WIDTH - _LEGEND_GAP, _at(self._measure, _TITLE)
+        )
         x = self._text(_MARGIN, y + _BAR_HEIGHT - 2, what, _TITLE) + 10
         shares = np.linspace(0, 1, _BAR_WIDTH, dtype=np.float32)[None]
         bar = self._framed(Raster(x, y, _BAR_WIDTH, _BAR_HEIGHT, shares, span, is_bar=True))
@@ -433,10 +437,10 @@ class _Drawing:
 
     def _said(self, span: Range, panels: Sequence[Panel]) -> Iterator[tuple[str, float, bool]]:
         """What a legend says: each text, its ink, and whether the colour for missing values stands before it."""
-        yield range_of(self._board.scale, span), 1.0, False
+        yield range_of(self._board.scale, span, self._say), 1.0, False
         if any(np.isnan(np.min(panel.values, initial=0.0)) for panel in panels):
-            yield "not a number", 1.0, True
-        if note := tile_note(panels):
+            yield self._say("not a number"), 1.0, True
+        if note := tile_note(panels, self._say):
             yield note, _SOFT, False
 
     def _ticks(self, bar: Raster) -> None:
@@ -448,7 +452,10 @@ class _Drawing:
 
     def _apart(self, bar: Raster) -> list[tuple[float, str, float]]:
         """The ticks of a bar with the widths of their labels, every second one where the labels would touch."""
-        marks = [(*tick, self._measure(tick[1], _SMALL_LABEL, False)) for tick in ticks(self._board.scale, bar.range)]
+        marks = [
+            (*tick, self._measure(tick[1], _SMALL_LABEL, False))
+            for tick in ticks(self._board.scale, bar.range, self._say)
+        ]
         gaps = ((b[0] - a[0]) * bar.width - (a[2] + b[2]) / 2 for a, b in pairwise(marks))
         return marks if min(gaps) >= _LEAST_TICK_GAP else marks[::2]
 
@@ -546,15 +553,14 @@ def _drop(size: int) -> int:
     return round(0.36 * size)
 
 
-def tile_note(panels: Sequence[Panel]) -> str:
+def tile_note(panels: Sequence[Panel], say: Say = IN_ENGLISH) -> str:
     """What a cell of the panels stands for where it is more than one weight, else nothing."""
     steps = {(panel.rows.step, panel.columns.step): panel for panel in panels}
     (rows, columns), panel = max(steps.items(), key=lambda item: math.prod(item[0]), default=((1, 1), None))
     if panel is None or rows == columns == 1:
         return ""
-    most = "up to " if len(steps) > 1 else ""
-    if 1 in (rows, columns):
-        return f"each cell is the mean of {most}{rows * columns} tokens"
-    if rows == columns:
-        return f"each cell is the mean of {most}{rows} × {columns} tokens"
-    return f"each cell is the mean of {most}{rows} {panel.rows.name} × {columns} {panel.columns.name} tokens"
+    sizes = f"{rows} × {columns}" if rows == columns else f"{rows} {panel.rows.name} × {columns} {panel.columns.name}"
+    sizes = str(rows * columns) if 1 in (rows, columns) else sizes
+    if len(steps) > 1:
+        return say("each cell is the mean of up to {sizes} tokens", sizes=sizes)
+    return say("each cell is the mean of {sizes} tokens", sizes=sizes)

@@ -12,6 +12,7 @@ from attnviz.render.colors import DEFAULT_COLORMAP, DEFAULT_DIVERGING
 from attnviz.render.ranges import Range, weight_range
 from attnviz.render.scale import DEFAULT_SCALE
 from attnviz.tokens import Tokens, visible
+from attnviz.translation import IN_ENGLISH, Say
 
 View: TypeAlias = Literal["heads", "queries", "overview"]
 
@@ -32,6 +33,8 @@ class Look:
     """A font file, for pictures: used first, for every character that it has."""
     diverging: str = DEFAULT_DIVERGING
     """The colours of signed ranges, one of `attnviz.render.colors.DIVERGING`."""
+    say: Say = IN_ENGLISH
+    """The language of legends."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ DEFAULT_WIDTH = 100
 
 def text_style(look: Look) -> TerminalStyle:
     """How text in a file looks: no colours, any character."""
-    return TerminalStyle(look.width or DEFAULT_WIDTH, color=False, precision=look.precision)
+    return TerminalStyle(look.width or DEFAULT_WIDTH, color=False, precision=look.precision, say=look.say)
 
 
 def write_text(board: Board, look: Look, stream: BinaryIO) -> None:

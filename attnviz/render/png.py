@@ -38,7 +38,7 @@ def png(board: Board, look: Look | None = None) -> bytes:
         RequestError: there is no such colour map or scale, the font cannot be used, or the picture would be too large.
     """
     look = look or Look()
-    scene = layout(board, partial(measure, font=look.font))
+    scene = layout(board, partial(measure, font=look.font), look.say)
     palette = Palette.of(scene, look)
     image = Image.fromarray(painted(scene, palette, look.font))
     image.putpalette(palette.colors.tobytes())

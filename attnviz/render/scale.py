@@ -9,6 +9,7 @@ import numpy as np
 from attnviz.arrays import Floats, quiet
 from attnviz.errors import RequestError
 from attnviz.render.ranges import Range
+from attnviz.translation import IN_ENGLISH, Say
 
 DEFAULT_SCALE = "linear"
 _DECADES = 3
@@ -95,13 +96,22 @@ def _value_at(share: float, top: float, scale: str) -> float:
     return share * top if scale == "linear" else share
 
 
-def ends_of(span: Range) -> str:
+def quantity(span: Range, say: Say = IN_ENGLISH) -> str:
+    """What the values of a range are.
+
+    >>> quantity(Range(0, 1)), quantity(Range(0, 1.95, "entropy, nats"))
+    ('weight', 'entropy, nats')
+    """
+    return say("weight") if span.of_weights else span.what
+
+
+def ends_of(span: Range, say: Say = IN_ENGLISH) -> str:
     """The range in words.
 
     >>> ends_of(Range(-0.5, 0.5)), ends_of(Range(0, 1.95))
     ('−0.5 to 0.5', '0 to 1.95')
     """
-    return f"{brief(span.bottom, 4)} to {brief(span.top, 4)}"
+    return say("{first} to {last}", first=brief(span.bottom, 4), last=brief(span.top, 4))
 
 
 def brief(value: float, figures: int) -> str:
@@ -114,7 +124,7 @@ def brief(value: float, figures: int) -> str:
     return f"{MINUS}{text[1:]}" if text.startswith("-") else text
 
 
-def range_of(scale: str, span: Range) -> str:
+def range_of(scale: str, span: Range, say: Say = IN_ENGLISH) -> str:
     """The scale and its range in words.
 
     >>> range_of("sqrt", Range(0, 1)), range_of("log", Range(0, 0.2))
@@ -123,22 +133,28 @@ def range_of(scale: str, span: Range) -> str:
     'log scale, −1 to 1, with −0.001 to 0.001 in the middle'
     """
     if scale == "row":
-        return "row scale: each row to its own maximum" + (" of either sign" if span.signed else "")
+        either = say("row scale: each row to its own maximum of either sign")
+        return either if span.signed else say("row scale: each row to its own maximum")
     if scale == "rank":
-        return f"rank scale: each panel's {'magnitudes' if span.signed else _plural(span)} in order"
+        return _in_order(span, say)
     if scale != "log":
-        return f"{scale} scale, {ends_of(span)}"
+        return say("{scale} scale, {range}", scale=scale, range=ends_of(span, say))
     if span.signed:
         least = _value_at(0, span.top, scale)
-        return f"log scale, {ends_of(span)}, with {brief(-least, 3)} to {brief(least, 3)} in the middle"
-    return f"log scale, {brief(value_at(0, span, scale), 3)} or less to {brief(span.top, 4)}"
+        middle = {"first": brief(-least, 3), "last": brief(least, 3)}
+        return say("log scale, {range}, with {first} to {last} in the middle", range=ends_of(span, say), **middle)
+    first, last = brief(value_at(0, span, scale), 3), brief(span.top, 4)
+    return say("log scale, {first} or less to {last}", first=first, last=last)
 
 
-def _plural(span: Range) -> str:
-    return "weights" if span.of_weights else "values"
+def _in_order(span: Range, say: Say) -> str:
+    if span.signed:
+        return say("rank scale: each panel's magnitudes in order")
+    weights = say("rank scale: each panel's weights in order")
+    return weights if span.of_weights else say("rank scale: each panel's values in order")
 
 
-def ticks(scale: str, span: Range) -> tuple[tuple[float, str], ...]:
+def ticks(scale: str, span: Range, say: Say = IN_ENGLISH) -> tuple[tuple[float, str], ...]:
     """A few places along the colours from 0 to 1, and what is there, the first and the last among them.
 
     >>> ticks("sqrt", Range(0, 1))
@@ -147,7 +163,7 @@ def ticks(scale: str, span: Range) -> tuple[tuple[float, str], ...]:
     ((0.0, '−1'), (0.25, '−0.25'), (0.5, '0'), (0.75, '0.25'), (1.0, '1'))
     """
     if scale in _WITHOUT_RANGE:
-        middle, last = ("half", "maximum") if scale == "row" else ("median", "largest")
+        middle, last = (say("half"), say("maximum")) if scale == "row" else (say("median"), say("largest"))
         first, middle = (MINUS + last, "0") if span.signed else ("0", middle)
         return (0.0, first), (0.5, middle), (1.0, last)
     parts = 4 if span.signed else _DECADES if scale == "log" else 2

@@ -178,7 +178,8 @@ def _key_list(group: Group, style: TerminalStyle) -> list[Line]:
     same = keys.labels == group.panels[0].rows.labels
     texts = (elide(style.token(text), style.columns // 2, style.signs.ellipsis) for text in keys.labels)
     items = [f"{i} {text}" for i, text in enumerate(texts)]
-    items[0] = f"{'tokens' if same else 'keys'}: {items[0]}"
+    which = style.say("tokens") if same else style.say("keys")
+    items[0] = f"{style.own(which)}: {items[0]}"
     return [*map(text_line, wrapped(items, style.columns, "  ")), []]
 
 

@@ -9,11 +9,12 @@ from rich.segment import Segment
 from attnviz.render.digits import one_of
 from attnviz.render.labels import elide
 from attnviz.render.panels import Board, Panel
-from attnviz.render.scale import DEFAULT_SCALE, MINUS, brief, ends_of, range_of, ticks, value_at
+from attnviz.render.scale import DEFAULT_SCALE, MINUS, brief, ends_of, quantity, range_of, ticks, value_at
 from attnviz.render.terminal_cells import Pen, color_bar, no_value_cell
 from attnviz.render.terminal_lines import BOLD, Line, line_width, text_line, wrapped
 from attnviz.render.terminal_panels import Mode, digits
 from attnviz.render.terminal_style import TerminalStyle
+from attnviz.translation import Say
 
 _BAR = 32
 _KEEP = "\N{NO-BREAK SPACE}"
@@ -40,25 +41,28 @@ def legend(panels: Sequence[Panel], facts: Iterable[str], pen: Pen) -> list[Line
     style = pen.style
     missing = any(not np.isfinite(panel.values).all() for panel in panels)
     if style.color:
-        scale = [] if pen.scale == DEFAULT_SCALE else [style.own(range_of(pen.scale, pen.span))]
+        scale = [] if pen.scale == DEFAULT_SCALE else [style.own(range_of(pen.scale, pen.span, style.say))]
         return [*_bar_lines(pen, missing=missing), *prose("; ".join([*scale, *facts]), style)]
-    first = style.own(" ".join(filter(None, (pen.span.what, _ends(pen)))))
-    last = [f"?{_KEEP}is not a number"] if missing else []
+    first = style.own(" ".join(filter(None, (quantity(pen.span, style.say), _ends(pen)))))
+    no_number = style.own(style.say("is not a number"))
+    last = [f"?{_KEEP}{no_number}"] if missing else []
     return prose("; ".join([first, *facts, *last]), style)
 
 
 def _ends(pen: Pen) -> str:
-    return f"0 to {pen.span.top:g}" if pen.span.of_weights else ends_of(pen.span)
+    say, top = pen.style.say, f"{pen.span.top:g}"
+    return say("{first} to {last}", first=0, last=top) if pen.span.of_weights else ends_of(pen.span, say)
 
 
 def _bar_lines(pen: Pen, *, missing: bool) -> list[Line]:
     style = pen.style
-    (_, first), *_, (_, last) = ticks(pen.scale, pen.span)
-    what = elide(style.own(pen.span.what), style.columns // 2, style.signs.ellipsis)
+    (_, first), *_, (_, last) = ticks(pen.scale, pen.span, style.say)
+    what = elide(style.own(quantity(pen.span, style.say)), style.columns // 2, style.signs.ellipsis)
     before, after = style.own(" ".join(filter(None, (what, first)))) + " ", f" {style.own(last)}"
     cells = max(1, min(_BAR, style.columns - cell_len(before) - cell_len(after)))
     bar: Line = [Segment(before), *color_bar(pen.tints, cells), Segment(after)]
-    sign: Line = [no_value_cell(pen.tints), Segment(" not a number")]
+    no_number = style.say("not a number")
+    sign: Line = [no_value_cell(pen.tints), Segment(f" {style.own(no_number)}")]
     if not missing:
         return [bar]
     one: Line = [*bar, Segment("   "), *sign]
@@ -78,8 +82,9 @@ def text_lines(text: Iterable[str], style: TerminalStyle) -> list[Line]:
 
 def axes_facts(panel: Panel, style: TerminalStyle) -> list[str]:
     """What the rows and columns are, where they have names."""
-    named = (("rows", panel.rows.name), ("columns", panel.columns.name))
-    said = ", ".join(f"{which}:{_KEEP}{style.own(name)}" for which, name in named if name)
+    say = style.say
+    named = ((say("rows"), panel.rows.name), (say("columns"), panel.columns.name))
+    said = ", ".join(f"{style.own(which)}:{_KEEP}{style.own(name)}" for which, name in named if name)
     return [said] if said else []
 
 
@@ -88,8 +93,9 @@ def pooled_facts(panels: Sequence[Panel], style: TerminalStyle) -> list[str]:
     steps = sorted({(panel.rows.step, panel.columns.step) for panel in panels})
     if all(step == (1, 1) for step in steps):
         return []
-    sizes = " or ".join(f"{rows} × {columns}" for rows, columns in steps)
-    return [style.own(f"each cell is the mean of {sizes} tokens")]
+    either = style.say("or")
+    sizes = f" {either} ".join(f"{rows} × {columns}" for rows, columns in steps)
+    return [style.own(style.say("each cell is the mean of {sizes} tokens", sizes=sizes))]
 
 
 def cell_facts(panels: Sequence[Panel], mode: Mode, pen: Pen) -> list[str]:
@@ -100,45 +106,61 @@ def cell_facts(panels: Sequence[Panel], mode: Mode, pen: Pen) -> list[str]:
     if not pen.span.of_weights:
         return []
     facts = [] if style.color else _digit_facts(panels, digits(mode, style), pen.span.top, style)
-    return [*facts, "blank is exactly 0"] if any((panel.values == 0).any() for panel in panels) else facts
+    blank = style.own(style.say("blank is exactly 0"))
+    return [*facts, blank] if any((panel.values == 0).any() for panel in panels) else facts
 
 
 def _digit_facts(panels: Sequence[Panel], precision: int, top: float, style: TerminalStyle) -> list[str]:
     half = 0.5 * 10.0**-precision  # of the last digit
     example = f"{0.2143:.{precision}f}"
-    facts = [f"{example[2:]} means {example}"]
+    say = style.say
+    facts = [say("{sign} means {number}", sign=example[2:], number=example)]
     if top <= 1 and any((panel.values >= 1 - half).any() for panel in panels):
-        facts.append(f"{one_of(precision)} means 1")
+        facts.append(say("{sign} means {number}", sign=one_of(precision), number=1))
     if any(((panel.values > 0) & (panel.values <= half)).any() for panel in panels):
-        facts.append(f"{style.signs.speck} is below {half:g}")
-    return [fact.replace(" ", _KEEP) for fact in facts]
+        facts.append(say("{sign} is below {number}", sign=style.signs.speck, number=format(half, "g")))
+    return [style.own(fact).replace(" ", _KEEP) for fact in facts]
 
 
 def _shades_fact(pen: Pen) -> str:
-    signs, meaning = pen.style.signs, _meaning(pen)
+    signs, meaning, say = pen.style.signs, _meaning(pen), pen.style.say
     if not pen.span.signed:
         ends = [brief(value_at(end, pen.span, pen.scale), 4) for end in [*signs.steps, 1.0]]
-        return f"{meaning}blank below{_KEEP}{ends[0]}, {_shade_list(signs.shades, ends)}"
+        blank = pen.style.own(say("blank below"))
+        return f"{meaning}{blank}{_KEEP}{ends[0]}, {_shade_list(signs.shades, ends, say)}"
     sizes = [0.5 + end / 2 for end in [*signs.sizes, 1.0]]
     above, below = (
         [brief(value_at(0.5 + sign * (share - 0.5), pen.span, pen.scale), 4) for share in sizes] for sign in (1, -1)
     )
-    lists = f"above: {_shade_list(signs.above, above)}, below: {_shade_list(signs.below, below)}"
-    return f"{meaning}blank from{_KEEP}{below[0]}{_KEEP}to{_KEEP}{above[0]}, {lists}".replace(MINUS, signs.minus)
+    middle = say("blank from {first} to {last}", first=below[0], last=above[0]).replace(" ", _KEEP)
+    middle = middle.replace(_KEEP, " ", 1)  # only the numbers stay together
+    sides = (say("above"), _shade_list(signs.above, above, say)), (say("below"), _shade_list(signs.below, below, say))
+    lists = ", ".join(f"{side}: {listed}" for side, listed in sides)
+    return f"{meaning}{middle}, {lists}".replace(MINUS, signs.minus)
 
 
-def _shade_list(shades: str, ends: Sequence[str]) -> str:
+def _shade_list(shades: str, ends: Sequence[str], say: Say) -> str:
     pairs = zip(shades[1:], ends[1:], strict=True)
-    return ", ".join(f"{shade}{_KEEP}to{_KEEP}{end}" for shade, end in pairs)
+    return ", ".join(say("{sign} to {number}", sign=shade, number=end).replace(" ", _KEEP) for shade, end in pairs)
 
 
 def _meaning(pen: Pen) -> str:
     """What comes before the list of shades."""
-    kind = "magnitude" if pen.span.signed else "weight" if pen.span.of_weights else "value"
-    shares = {
-        "row": f"as shares of each row's {'largest magnitude' if pen.span.signed else 'maximum'}",
-        "rank": f"as shares of the panel's {kind}s in order",
-    }
     if pen.scale == DEFAULT_SCALE:
         return ""
-    return ", ".join(filter(None, (f"{pen.scale} scale", shares.get(pen.scale)))) + ": "
+    said = [pen.style.say("{scale} scale", scale=pen.scale), *_shares(pen)]
+    return pen.style.own(", ".join(said)) + ": "
+
+
+def _shares(pen: Pen) -> list[str]:
+    """What the shades are shares of, in scales that have no range of their own."""
+    say, signed = pen.style.say, pen.span.signed
+    if pen.scale == "row":
+        most = say("as shares of each row's largest magnitude")
+        return [most if signed else say("as shares of each row's maximum")]
+    if pen.scale != "rank":
+        return []
+    if signed:
+        return [say("as shares of the panel's magnitudes in order")]
+    weights = say("as shares of the panel's weights in order")
+    return [weights if pen.span.of_weights else say("as shares of the panel's values in order")]

@@ -5,6 +5,7 @@ from functools import cached_property, lru_cache
 
 from attnviz.render.colors import DEFAULT_COLORMAP, DEFAULT_DIVERGING
 from attnviz.render.labels import can_write, guarded, written, written_prose, written_token
+from attnviz.translation import IN_ENGLISH, Say
 
 NARROWEST = 20
 """A terminal with fewer cells a line is drawn for as if it had these."""
@@ -53,6 +54,8 @@ class TerminalStyle:
     """Digits after the point."""
     cmap: str = DEFAULT_COLORMAP
     diverging: str = DEFAULT_DIVERGING
+    say: Say = IN_ENGLISH
+    """The language of legends."""
 
     @property
     def columns(self) -> int:

@@ -38,7 +38,7 @@ def write_pdf(board: Board, look: Look, stream: BinaryIO) -> None:
 
 
 def _write(save: str, board: Board, look: Look, stream: BinaryIO) -> None:
-    scene = layout(board, partial(measure, font=look.font))
+    scene = layout(board, partial(measure, font=look.font), look.say)
     _load_matplotlib()
     function(f"attnviz.render.figure:{save}")(scene, board.caption, look, stream)
 
