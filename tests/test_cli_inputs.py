@@ -488,6 +488,8 @@ VALUES: dict[str, list[str]] = {
 }  # fmt: skip
 """Every option that says whose attention is looked at, with a value other than its default."""
 
+OF_MODELS = {"probe", "probe_words", "pair", "target", "chat", "generate", "source", "allow_download"}
+
 NO_USE = {
     "attention": {"text", "file", "model", "embeddings", "truncate", "n_heads", "d_model", "seed", "no_positions",
                   "no_scale", "shared_projections", "causal", "window", "mask", "device", "dtype", "probe",
