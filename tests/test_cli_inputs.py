@@ -492,10 +492,9 @@ OF_MODELS = {"probe", "probe_words", "pair", "target", "chat", "generate", "sour
 
 NO_USE = {
     "attention": {"text", "file", "model", "embeddings", "truncate", "n_heads", "d_model", "seed", "no_positions",
-                  "no_scale", "shared_projections", "causal", "window", "mask", "device", "dtype", "probe",
-                  "probe_words", "pair", "target", "chat", "generate", "source", "allow_download"},
-    "embeddings": {"text", "file", "model", "tokens", "key_tokens", "batch", "truncate", "d_model", "no_positions",
-                   "probe", "probe_words", "pair", "target", "chat", "generate", "source", "allow_download"},
+                  "no_scale", "shared_projections", "causal", "window", "mask", "device", "dtype"} | OF_MODELS,
+    "embeddings": {"text", "file", "model", "tokens", "key_tokens", "batch", "truncate", "d_model",
+                   "no_positions"} | OF_MODELS,
     "model": {"tokens", "key_tokens", "batch", "probe", "probe_words", "target", "chat", "generate"},
 }  # fmt: skip
 """What no source of a kind can use."""
