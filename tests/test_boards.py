@@ -1,6 +1,7 @@
 """Results as boards: which panels, in which groups and ranges, and that every renderer draws them."""
 
 import io
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -212,3 +213,22 @@ def test_a_lesson_is_its_steps_in_order_with_every_matrix(name: str) -> None:
         assert np.array_equal(panel.values, matrix.values)
     said = [line for group in board.groups for line in group.text]
     assert all(f"→ {step.notice}" in said for step in lesson.steps if step.notice)
+
+
+def test_pictures_spell_numbers_that_are_read_and_not_seen() -> None:
+    lesson = run_lesson("cost")
+    board = lesson_board(lesson, spelled=True)
+    kinds = [matrix.kind for matrix in lesson.matrices]
+    assert len(board.panels) == len(kinds) - kinds.count("numbers")
+    lines = [line for group in board.groups for line in group.text]
+    for matrix in lesson.matrices:
+        if matrix.kind == "numbers":
+            for row, values in zip(matrix.rows.labels, matrix.values, strict=True):
+                assert f"{row}: {matrix.columns.labels[0]} {int(values[0])}" in lines
+
+
+def test_numbers_are_spelled_with_what_makes_them_differ() -> None:
+    lines = [line for group in lesson_board(run_lesson("scaling"), spelled=True).groups for line in group.text]
+    (match,) = filter(None, (re.fullmatch(r"64: measured ([0-9.]{4,}), √d_k (\d+)", line) for line in lines))
+    assert float(match[1]) == pytest.approx(8, abs=0.2)
+    assert match[2] == "8"

@@ -120,8 +120,9 @@ def _list_lessons(say: Say) -> None:
 
 def _result(worked: Lesson) -> Result:
     return Result(
-        board=lesson_board(worked),
+        board=lesson_board(worked, spelled=True),
         description=describe(worked.provenance),
         fields=to_fields(worked),
         table=lesson_table(worked),
+        text_board=lesson_board(worked),
     )
