@@ -195,11 +195,11 @@ def test_permuting_heads_permutes_their_measures(seed: int, order: list[int], na
 @pytest.mark.parametrize("name", MEASURES)
 @pytest.mark.parametrize("block_rows", [1, 3, 7, 256])
 def test_blocks_of_any_size_give_the_same(name: str, block_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    pieces = tuple("[a" if i == 0 else "abcde"[i % 5] for i in range(41))
-    weights = weights_of(3, 41, 41)
+    pieces = tuple("[a" if i == 0 else "abcde"[i % 5] for i in range(31))
+    weights = weights_of(3, 31, 31)
     expected = answer(name, weights, pieces)
     monkeypatch.setattr(attnviz.maps, "BLOCK_ROWS", block_rows)
-    monkeypatch.setattr(attnviz.measures.collector, "ROW_BYTES", 2 * 3 * 41 * 8)  # two rows
+    monkeypatch.setattr(attnviz.measures.collector, "ROW_BYTES", 2 * 3 * 31 * 8)  # two rows
     assert value(name, a_map(weights, pieces))[0] == pytest.approx(expected, rel=1e-12)
 
 

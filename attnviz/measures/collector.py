@@ -17,7 +17,7 @@ from attnviz.threads import each
 
 Numbers = npt.NDArray[np.float64]
 
-ROW_BYTES = 1 << 20
+ROW_BYTES = 2 << 20
 """Rows are measured so many bytes at a time: what is made on the way stays in the cache."""
 
 

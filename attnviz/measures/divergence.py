@@ -35,7 +35,7 @@ def js_divergence(a: Floats, b: Floats) -> Floats:
     return result
 
 
-MOST_ROWS = 64
+MOST_ROWS = 32
 """So many rows of a map at most are compared with those of the other heads: pairs of heads are many."""
 
 
