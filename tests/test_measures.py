@@ -17,7 +17,7 @@ from attnviz.collect import collect
 from attnviz.errors import RequestError
 from attnviz.maps import AttentionMap, ComputedWeights, StoredWeights, Weights
 from attnviz.measures.collector import MeasureCollector
-from attnviz.measures.divergence import MOST_ROWS, js_divergence
+from attnviz.measures.divergence import EXACT_ROWS, MOST_ROWS, js_divergence
 from attnviz.measures.heads import HeadTable, head_rows, rank, sink_rate, table_fields
 from attnviz.measures.table import MEASURES, measure
 from attnviz.tokens import Tokens
@@ -274,11 +274,19 @@ def test_heads_that_are_the_same_diverge_by_exactly_nothing() -> None:
 
 
 def test_of_long_texts_evenly_spaced_rows_are_compared() -> None:
-    n = 3 * MOST_ROWS - 5
+    n = 9 * MOST_ROWS - 5
+    assert n > EXACT_ROWS
     weights = weights_of(2, n, n)
-    rows = range(1, n, 3)
+    rows = range(4, n, 9)
     expected = np.mean([js(weights[0, i], weights[1, i]) for i in rows])
     assert value("divergence", a_map(weights))[0] == pytest.approx([expected, expected])
+
+
+@pytest.mark.parametrize("n", [MOST_ROWS + 1, EXACT_ROWS])
+def test_up_to_so_many_tokens_every_row_is_compared(n: int) -> None:
+    weights = weights_of(2, n, n)
+    expected = np.mean([js(weights[0, i], weights[1, i]) for i in range(n)])
+    assert value("divergence", a_map(weights))[0] == pytest.approx([expected, expected], rel=1e-12)
 
 
 def test_the_single_head_is_no_other_head() -> None:

@@ -35,8 +35,9 @@ def js_divergence(a: Floats, b: Floats) -> Floats:
     return result
 
 
-MOST_ROWS = 32
-"""So many rows of a map at most are compared with those of the other heads: pairs of heads are many."""
+EXACT_ROWS, MOST_ROWS = 256, 32
+"""Every row is compared with those of the other heads up to so many; beyond, at most so many are, evenly spaced: pairs
+of heads are many, and each weight of each pair takes a logarithm."""
 
 
 def between_heads(rows: Rows) -> Ratio:
@@ -44,7 +45,8 @@ def between_heads(rows: Rows) -> Ratio:
 
     JS(a, b) = H(m) − ½ H(a) − ½ H(b): one logarithm for each weight of each pair of heads. Equal rows give 0.
     """
-    step = -(-rows.setting.n_queries // MOST_ROWS)
+    n_queries = rows.setting.n_queries
+    step = 1 if n_queries <= EXACT_ROWS else -(-n_queries // MOST_ROWS)
     taken = np.flatnonzero(rows.positions % step == step // 2)
     total, number = (np.zeros(rows.counted.shape) for _ in range(2))
     total[:, taken], number[:, taken] = _totals(rows, taken)
