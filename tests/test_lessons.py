@@ -17,6 +17,7 @@ from attnviz.lessons.inputs import MAX_TOKENS
 from attnviz.lessons.lesson import Axis, Lesson, Matrix, Setting
 from attnviz.lessons.registry import LESSONS, run_lesson
 from attnviz.render.panels import describe
+from attnviz.sources.embeddings import open_embeddings
 from attnviz.translation import translator
 
 SAMPLES = Path(__file__).parent.parent / "sample_inputs"
@@ -283,3 +284,25 @@ def test_time_is_taken_with_the_timer_that_is_given() -> None:
     assert np.array_equal(stopped.steps[-1].matrices[0].values, np.ones((3, 2)))
     assert len(run("parallel").steps) == len(lesson.steps) - 1
     assert run("parallel", placing=NUMPY, timer=None).steps[-1].matrices[0].name == "flops"
+
+
+def test_of_vectors_the_first_half_attends_to_itself_and_to_the_rest(tmp_path: Path) -> None:
+    own = open_embeddings(SAMPLES / "embeddings.npz", n_heads=1)
+    q, k = (
+        np.asarray(own.x, np.float64) @ np.asarray(w, np.float64) for w in (own.projections.w_q, own.projections.w_k)
+    )
+    scores = np.exp(q @ k.T / np.sqrt(q.shape[1]))
+    half = len(own.x) // 2
+    lesson = run("self-and-cross", embeddings=SAMPLES / "embeddings.npz")
+    found = {matrix.name: matrix.values for matrix in lesson.matrices}
+    for name, keys in (("self_weights", slice(0, half)), ("cross_weights", slice(half, None))):
+        part = scores[:half, keys]
+        assert np.abs(found[name] - part / part.sum(1, keepdims=True)).max() < 1e-6, name
+    with pytest.raises(RequestError, match="brings both sequences"):
+        run("self-and-cross", embeddings=SAMPLES / "embeddings.npz", source="a b")
+    np.savez(tmp_path / "one.npz", embeddings=np.ones((1, 4)))
+    one = {
+        matrix.name: matrix.values.tolist()
+        for matrix in run("self-and-cross", embeddings=tmp_path / "one.npz").matrices
+    }
+    assert one["self_weights"] == one["cross_weights"] == [[1.0]]

@@ -50,7 +50,7 @@ LESSONS: Mapping[str, Entry] = {
     "self-and-cross": Entry(
         mark("Self-attention and cross-attention: the same maths, other sources"),
         f"{_HOME}.self_and_cross:self_and_cross",
-        ("source",),
+        ("source", "embeddings"),
     ),
     "heads": Entry(
         mark("Several heads: split, attend, join"), f"{_HOME}.heads:heads", (*_VECTORS, "shared_projections")
