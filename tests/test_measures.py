@@ -1,4 +1,5 @@
 import json
+import math
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -295,6 +296,14 @@ def test_the_single_head_is_no_other_head() -> None:
     assert with_single[1:] == pytest.approx(value("divergence", a_map(weights[1:]))[0])
     both = [np.mean([js(weights[0, i], weights[j, i]) for i in range(5)]) for j in (1, 2)]
     assert with_single[0] == pytest.approx(np.mean(both))
+
+
+@pytest.mark.parametrize("tiny", [1e-17, 1e-30, 1e-300, 5e-324])
+def test_a_weight_next_to_nothing_does_not_hide_a_divergence(tiny: float) -> None:
+    a, b = np.array([tiny, 1.0, 0.0]), np.array([0.5, 0.0, 0.5])
+    assert js_divergence(a, b) == pytest.approx(math.log(2), rel=1e-12)
+    assert js_divergence(b, a) == js_divergence(a, b)
+    assert js_divergence(a, a) == 0
 
 
 def test_divergence_of_rows_worked_out_by_hand() -> None:

@@ -30,7 +30,10 @@ def js_divergence(a: Floats, b: Floats) -> Floats:
         ratio = np.divide(a - b, total, out=np.zeros_like(total), where=total != 0)
         terms = np.zeros_like(total)
         for x, away in ((a, ratio), (b, -ratio)):
-            terms += x * np.log1p(away, out=np.zeros_like(away), where=x != 0)
+            logs = np.log1p(away, out=np.zeros_like(away), where=(away > -0.5) & (x != 0))
+            far = (away <= -0.5) & (x != 0)  # so near −1, perhaps, that rounding has taken the rest
+            np.log(2 * x / total, out=logs, where=far)
+            terms += x * logs
         result: Floats = np.maximum(terms.sum(axis=-1) / 2, 0.0)
     return result
 
