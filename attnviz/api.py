@@ -82,11 +82,7 @@ def attend(
 
 def _said_of(rule: Rule) -> Provenance:
     """What may be attended, as it goes into the provenance; arrays by their hash."""
-    said: dict[str, bool | int | str] = {}
-    if rule.causal:
-        said["causal"] = True
-    if rule.window is not None:
-        said["window"] = rule.window
+    said: dict[str, bool | int | str] = {**rule.said}
     for name, array in (("padding_sha256", rule.keys), ("mask_sha256", rule.mask)):
         if array is not None:
             said[name] = sha256(np.ascontiguousarray(to_numpy(array)).tobytes()).hexdigest()

@@ -187,6 +187,16 @@ class Rule:
         if self.window is not None and self.window < 1:
             raise RequestError(f"a window holds at least the token itself: 1 or more, got {self.window}")
 
+    @property
+    def said(self) -> dict[str, bool | int]:
+        """The rule without its arrays, as provenance has it; nothing where it allows everything.
+
+        >>> Rule(causal=True, window=3).said, Rule().said
+        ({'causal': True, 'window': 3}, {})
+        """
+        causal: dict[str, bool | int] = {"causal": True} if self.causal else {}
+        return causal if self.window is None else {**causal, "window": self.window}
+
     def also(self, other: "Rule") -> "Rule":
         """What this rule and the other one both allow; what they add to the scores is added up.
 

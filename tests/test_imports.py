@@ -43,7 +43,7 @@ MAY_IMPORT = {
     "records": {"base", "maths", "maps"},
     "collect": {"base", "maths", "maps", "records", "collect"},
     "sources": {"base", "maths", "maps", "records", "sources"},
-    "lessons": {"base", "maths", "maps", "records", "sources", "lessons"},
+    "lessons": {"base", "maths", "maps", "records", "collect", "sources", "lessons"},
     "render": {"base", "maths", "maps", "records", "render"},
     "boards": {"base", "maths", "maps", "records", "collect", "lessons", "render", "boards"},
     "api": {"base", "maths", "maps", "records", "collect", "sources", "render"},

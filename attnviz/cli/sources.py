@@ -326,11 +326,7 @@ def placed(options: PlaceOptions, *, in_torch: bool = False) -> Placing:
 def _rule(options: RuleOptions, prepared: Prepared) -> tuple[Rule, Provenance]:
     """What may be attended, and how it is put into the provenance."""
     rule = Rule(options.causal, options.window)
-    said: dict[str, bool | int | str] = {}
-    if options.causal:
-        said["causal"] = True
-    if options.window is not None:
-        said["window"] = options.window
+    said: dict[str, bool | int | str] = {**rule.said}
     if options.mask is not None:
         path, name = function(_SPLIT_NAME)(options.mask)
         rule = rule.also(function(_MASK)(path, name, len(prepared.tokens), len(prepared.key_tokens)))

@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attnviz.arrays import Array, Floats, to_numpy
+from attnviz.measures.divergence import js_divergence
 
 Doubles = npt.NDArray[np.float64]
 
@@ -26,27 +27,6 @@ def entropy(weights: Array) -> Doubles:
     return np.asarray(0.0 - (w * _log(w)).sum(-1))
 
 
-def jensen_shannon(weights: Array, other: Array) -> Doubles:
-    """The Jensen-Shannon divergence of each pair of rows, in nats: 0 for equal rows, ln 2 for rows apart.
-
-    JS(a, b) = ½ Σ_j [a_j ln(a_j / m_j) + b_j ln(b_j / m_j)] with m = (a + b) / 2, nothing smoothed.
-    Source: Lin 1991, "Divergence Measures Based on the Shannon Entropy".
-
-    Args:
-        weights, other: [..., key] in 0..1; they broadcast.
-
-    Returns:
-        [...] in 0..ln 2.
-
-    >>> jensen_shannon(np.array([1.0, 0.0]), np.array([[1.0, 0.0], [0.0, 1.0]])).round(4).tolist()
-    [0.0, 0.6931]
-    """
-    a, b = (to_numpy(x).astype(np.float64) for x in (weights, other))
-    log_middle = _log((a + b) / 2)
-    terms = a * (_log(a) - log_middle) + b * (_log(b) - log_middle)
-    return np.asarray(np.maximum(terms.sum(-1) / 2, 0.0))
-
-
 def between_heads(weights: Array) -> Doubles:
     """How far every two heads are apart: their Jensen-Shannon divergence, the mean over queries, in nats.
 
@@ -56,7 +36,8 @@ def between_heads(weights: Array) -> Doubles:
     Returns:
         [head, head] in 0..ln 2; 0 on the diagonal.
     """
-    return np.stack([jensen_shannon(head, weights).mean(-1) for head in to_numpy(weights)])
+    heads = to_numpy(weights)
+    return np.stack([js_divergence(head, heads).mean(-1) for head in heads])
 
 
 def jacobian_size(weights: Array) -> Doubles:

@@ -1,12 +1,12 @@
 """Colour tables by name: 256 colours from the lowest value to the highest."""
 
-from difflib import get_close_matches
 from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
 from attnviz.errors import RequestError
+from attnviz.near import meant
 from attnviz.render import colormaps
 
 Colors = npt.NDArray[np.uint8]
@@ -52,7 +52,5 @@ def colormap(name: str, *, diverging: bool = False) -> Colors:
     digits = tables.get(name.casefold())
     if digits is None:
         kind = "diverging colour map" if diverging else "colour map"
-        near = get_close_matches(name.casefold(), tables, n=1)
-        guess = f"; did you mean {near[0]}?" if near else ""
-        raise RequestError(f"no {kind} {name!r}: choose one of {', '.join(tables)}{guess}")
+        raise RequestError(f"no {kind} {name!r}: choose one of {', '.join(tables)}{meant(name, tables)}")
     return np.frombuffer(bytes.fromhex(digits), np.uint8).reshape(256, 3)

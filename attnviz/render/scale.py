@@ -1,13 +1,13 @@
 """Colour scales: how far along the colours each value is."""
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from math import copysign
 
 import numpy as np
 
 from attnviz.arrays import Floats, quiet
 from attnviz.errors import RequestError
+from attnviz.near import meant
 from attnviz.render.ranges import Range
 from attnviz.translation import IN_ENGLISH, Say
 
@@ -67,9 +67,7 @@ def check_scale(scale: str) -> None:
     """
     if scale in SCALES:
         return
-    near = get_close_matches(scale, SCALES, n=1)
-    guess = f"; did you mean {near[0]}?" if near else ""
-    raise RequestError(f"no colour scale {scale!r}: choose one of {', '.join(SCALES)}{guess}")
+    raise RequestError(f"no colour scale {scale!r}: choose one of {', '.join(SCALES)}{meant(scale, SCALES)}")
 
 
 def value_at(share: float, span: Range, scale: str) -> float:
