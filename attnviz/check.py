@@ -2,15 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from attnviz.arrays import Floats
+from attnviz.blocks import Block
 from attnviz.collect import Collector
 from attnviz.faults import FaultyRows, RowFaults, place_of
-from attnviz.maps import AttentionMap, Head, Kind, Stack
+from attnviz.maps import AttentionMap, Head, Kind, Stack, block_ranges
 from attnviz.tokens import visible
 
 LEAK = 1e-6
@@ -63,15 +64,17 @@ class Fault:
 
 
 class _Inspector(Protocol):
-    """A fold over the rows of one map that looks for faults of one kind."""
+    """A fold over the blocks of one map that looks for faults of one kind."""
 
-    def fold(self, start: int, block: Floats) -> None: ...
+    def look(self, block: Block) -> Any: ...
+
+    def keep(self, part: Any) -> None: ...
 
     def faults(self) -> Sequence[Fault]: ...
 
 
-class AttentionCheck(Collector):
-    """Looks for everything in `KINDS`, in O(heads² + keys) memory.
+class AttentionCheck(Collector[list[Any]]):
+    """Looks for everything in `KINDS`, in O(heads² + heads · keys) memory.
 
     Args:
         causal: no query may attend to what comes after it.
@@ -89,7 +92,8 @@ class AttentionCheck(Collector):
     def begin(self, one: AttentionMap) -> None:
         """Choose what to look for in the map."""
         self._rows.begin(one)
-        self._inspectors = [_Shape(one), _Identical(one)]
+        self._map = one
+        self._inspectors = [_Shape(one)]
         if self._causal and one.kind == "self" and one.query == one.key:
             self._inspectors.append(_Future(one))
         elif self._causal:
@@ -100,13 +104,19 @@ class AttentionCheck(Collector):
         if padding.any():
             self._inspectors.append(_Padding(one, padding))
 
-    def fold(self, start: int, block: Floats) -> None:
+    def look(self, block: Block) -> list[Any]:
         """Look at the rows."""
-        self._rows.fold(start, block)
-        if block.size:
-            with np.errstate(invalid="ignore", over="ignore"):
-                for inspector in self._inspectors:
-                    inspector.fold(start, block)
+        parts: list[Any] = [self._rows.look(block)]
+        if block.values.size:
+            parts += [inspector.look(block) for inspector in self._inspectors]
+        return parts
+
+    def keep(self, part: list[Any]) -> None:
+        """Add what was seen."""
+        rows, *others = part
+        self._rows.keep(rows)
+        for inspector, other in zip(self._inspectors, others, strict=False):
+            inspector.keep(other)
 
     def finish(self) -> None:
         """Note what was found in the map.
@@ -117,6 +127,7 @@ class AttentionCheck(Collector):
         self._rows.finish()
         for inspector in self._inspectors:
             self._faults += inspector.faults()
+        self._faults += _identical(self._map)
 
     def faults(self) -> tuple[Fault, ...]:
         """Everything found, kind by kind in the order of `KINDS`, layers and heads in the order they came."""
@@ -163,13 +174,13 @@ class _Leaks:
         self.firsts = np.zeros(n_heads, np.int64)
         self.most = np.zeros(n_heads)
 
-    def add(self, start: int, leaked: Floats) -> None:
+    def add(self, heads: slice, start: int, leaked: Floats) -> None:
         """Fold in the weight [head, row] that went astray."""
         rows = leaked > LEAK
-        new = (self.counts == 0) & rows.any(axis=1)
-        self.firsts[new] = start + rows.argmax(axis=1)[new]
-        self.counts += rows.sum(axis=1)
-        self.most = np.maximum(self.most, np.where(rows, leaked, 0).max(axis=1))
+        new = (self.counts[heads] == 0) & rows.any(axis=1)
+        self.firsts[heads][new] = start + rows.argmax(axis=1)[new]
+        self.counts[heads] += rows.sum(axis=1)
+        self.most[heads] = np.maximum(self.most[heads], np.where(rows, leaked, 0).max(axis=1))
 
     def faults(self, kind: str, what: str) -> list[Fault]:
         """One for each head with such rows."""
@@ -182,15 +193,23 @@ class _Leaks:
         ]  # fmt: skip
 
 
+Leaked: TypeAlias = tuple[slice, int, Floats]
+"""The heads of a block, its first row, and the weight [head, row] that went astray."""
+
+
 class _Future:
     """Weight on tokens after the query."""
 
     def __init__(self, one: AttentionMap) -> None:
         self._leaks = _Leaks(one)
 
-    def fold(self, start: int, block: Floats) -> None:
-        later = np.arange(block.shape[2]) > np.arange(start, start + block.shape[1])[:, None]
-        self._leaks.add(start, np.vecdot(np.abs(block), later.astype(block.dtype)))
+    def look(self, block: Block) -> Leaked:
+        keys, queries = (np.arange(some.start, some.stop) for some in (block.keys, block.queries))
+        later = (keys > queries[:, None]).astype(block.values.dtype)
+        return block.heads, block.start, np.vecdot(np.abs(block.weights), later)
+
+    def keep(self, part: Leaked) -> None:
+        self._leaks.add(*part)
 
     def faults(self) -> list[Fault]:
         return self._leaks.faults("future", "tokens after it")
@@ -207,9 +226,12 @@ class _Padding:
         names = dict.fromkeys(visible(one.key.text[i]) for i in np.flatnonzero(padding)[:1].tolist())
         self._what = f"the padding {', '.join(names)}"
 
-    def fold(self, start: int, block: Floats) -> None:
-        leaked = np.abs(block) @ self._padding.astype(block.dtype)
-        self._leaks.add(start, leaked * self._looked_at[start : start + block.shape[1]])
+    def look(self, block: Block) -> Leaked:
+        leaked = np.abs(block.weights) @ self._padding[block.keys].astype(block.values.dtype)
+        return block.heads, block.start, leaked * self._looked_at[block.queries]
+
+    def keep(self, part: Leaked) -> None:
+        self._leaks.add(*part)
 
     def faults(self) -> list[Fault]:
         return self._leaks.faults("padding", self._what)
@@ -225,18 +247,31 @@ class _Shape:
         self._uniform = np.full(n_heads, True)
         self._seen = np.zeros((2, n_heads), np.bool_)
 
-    def fold(self, start: int, block: Floats) -> None:
-        if not (self._saturated.any() or self._uniform.any()):
-            return
-        sums, largest = block.sum(axis=2), block.max(axis=2)
+    def look(self, block: Block) -> tuple[slice, npt.NDArray[np.bool_]] | None:
+        """[saturated or uniform, whether it still may be and whether rows tell, head]."""
+        heads = block.heads
+        perhaps = np.stack([self._saturated[heads], self._uniform[heads]])
+        if not perhaps.any():
+            return None
+        sums, largest = block.sums, block.weights.max(axis=2)
         rows = np.isfinite(sums) & (sums > 0)
-        self._seen[0] |= rows.any(axis=1)
-        self._saturated &= (~rows | (largest > SATURATED * sums)).all(axis=1)
-        if self._uniform.any():
-            keys = np.count_nonzero(block, axis=2)
+        saturated = (~rows | (largest > SATURATED * sums)).all(axis=1)
+        seen = rows.any(axis=1)
+        uniform = tell = np.zeros_like(saturated)
+        if perhaps[1].any():
+            keys = np.count_nonzero(block.weights, axis=2)
             rows &= keys >= _FEW
-            self._seen[1] |= rows.any(axis=1)
-            self._uniform &= (~rows | (largest * keys <= UNIFORM * sums)).all(axis=1)
+            tell = rows.any(axis=1)
+            uniform = (~rows | (largest * keys <= UNIFORM * sums)).all(axis=1)
+        return heads, np.array([[saturated, seen], [uniform, tell]])
+
+    def keep(self, part: tuple[slice, npt.NDArray[np.bool_]] | None) -> None:
+        if part is None:
+            return
+        heads, found = part
+        self._saturated[heads] &= found[0, 0]
+        self._uniform[heads] &= found[1, 0]
+        self._seen[:, heads] |= found[:, 1]
 
     def faults(self) -> list[Fault]:
         saturated = "is saturated: every row gives all its weight to one key"
@@ -248,25 +283,17 @@ class _Shape:
         return [_fault(kind, self._map, h, what) for kind, heads, what in found for h in np.flatnonzero(heads).tolist()]
 
 
-class _Identical:
+def _identical(one: AttentionMap) -> list[Fault]:
     """Heads of a layer that are the same; what has no number is not compared."""
-
-    def __init__(self, one: AttentionMap) -> None:
-        self._map = one
-        own = [i for i, head in enumerate(one.heads) if isinstance(head, int)]
-        more = len(one.key) > 1 and len(one.query) > 1
-        self._pairs = [(i, j) for i in own for j in own if i < j] if more else []
-
-    def fold(self, start: int, block: Floats) -> None:
-        """Keep the pairs that are still the same: most are gone after the first rows."""
-        for rows in (slice(0, 8), slice(8, None)):
-            self._pairs = [(i, j) for i, j in self._pairs if np.all(np.abs(block[i, rows] - block[j, rows]) <= SAME)]
-
-    def faults(self) -> list[Fault]:
-        earlier: dict[int, int] = {}
-        for i, j in self._pairs:
-            earlier.setdefault(j, i)
-        heads = self._map.heads
-        return [
-            _fault("identical", self._map, j, f"is the same as head {heads[i]}") for j, i in sorted(earlier.items())
-        ]
+    own = [i for i, head in enumerate(one.heads) if isinstance(head, int)]
+    more = len(one.key) > 1 and len(one.query) > 1
+    pairs = [(i, j) for i in own for j in own if i < j] if more else []
+    for start, stop in ((0, min(8, len(one.query))), *block_ranges(one.weights.shape)):
+        if pairs:  # which few layers have after the first rows
+            rows = one.rows(start, stop)
+            with np.errstate(invalid="ignore", over="ignore"):
+                pairs = [(i, j) for i, j in pairs if np.all(np.abs(rows[i] - rows[j]) <= SAME)]
+    earlier: dict[int, int] = {}
+    for i, j in pairs:
+        earlier.setdefault(j, i)
+    return [_fault("identical", one, j, f"is the same as head {one.heads[i]}") for j, i in sorted(earlier.items())]

@@ -1,21 +1,42 @@
-"""Collectors: each sees every attention map once, row block by row block, and folds it into its result."""
+"""Collectors: each sees every attention map once, block by block, and folds it into its result."""
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from attnviz.arrays import Floats
-from attnviz.heatmap import Heatmap, tile_edges
-from attnviz.maps import AttentionMap, AttentionRecord, Kind, Provenance, StoredWeights
+from attnviz.blocks import Block, pieces
+from attnviz.heatmap import Heatmap
+from attnviz.maps import (
+    AttentionMap,
+    AttentionRecord,
+    Kind,
+    PickedWeights,
+    Provenance,
+    StoredWeights,
+    Weights,
+    divided,
+)
 from attnviz.memory import check_room
+from attnviz.pooling import Pool, Tiles, pooled, tile_edges
+from attnviz.threads import in_order
+
+Part = TypeVar("Part")
+"""What a collector makes of one block."""
 
 
-class Collector(ABC):
-    """A fold over the row blocks of attention maps."""
+class Collector(ABC, Generic[Part]):
+    """A fold over the blocks of attention maps: what is made of each block is added up."""
+
+    @property
+    def logits(self) -> bool:
+        """Whether it makes use of what the weights are the exponentials of."""
+        return False
 
     def wants(self, one: AttentionMap) -> bool:
         """Whether this map is to be added."""
@@ -30,29 +51,63 @@ class Collector(ABC):
         """A map begins."""
 
     @abstractmethod
-    def fold(self, start: int, block: Floats) -> None:
-        """Rows from `start` on of the map that began: [head, row, key]. The block is only lent."""
+    def look(self, block: Block) -> Part:
+        """What is to be kept of a block, which is only lent. Several threads look at blocks at the same time."""
+
+    @abstractmethod
+    def keep(self, part: Part) -> None:
+        """Add what was made of a block: one at a time, always in the same order."""
 
     @abstractmethod
     def finish(self) -> None:
         """The map that began has been folded whole."""
 
 
-def collect(maps: Iterable[AttentionMap], collectors: Sequence[Collector]) -> None:
-    """Show each map to every collector that wants it, making each row once."""
+def collect(maps: Iterable[AttentionMap], collectors: Sequence[Collector[Any]]) -> None:
+    """Show each map to every collector that wants it, making each weight once."""
     for one in maps:
         takers = [collector for collector in collectors if collector.wants(one)]
         for taker in takers:
             taker.begin(one)
         if takers:
-            for start, block in one.blocks():
-                for taker in takers:
-                    taker.fold(start, block)
+            _fold(one, takers)
         for taker in takers:
             taker.finish()
 
 
-class RecordCollector(Collector):
+def _fold(one: AttentionMap, takers: Sequence[Collector[Any]]) -> None:
+    """Fold the blocks of a map into the collectors, in several threads where its weights can be divided."""
+
+    def look(block: Block) -> list[Any]:
+        with np.errstate(invalid="ignore", over="ignore"):  # infinite values, and what is no number, are data
+            return [taker.look(block) for taker in takers]
+
+    def keep(parts: list[Any]) -> None:
+        for taker, part in zip(takers, parts, strict=True):
+            taker.keep(part)
+
+    weights = one.weights
+    if (parts := divided(weights)) is not None:
+        logits = any(taker.logits for taker in takers)
+        in_order(list(pieces(_looked_at(weights))), lambda piece: look(parts.block(piece, logits=logits)), keep)
+        return
+    for start, rows in one.blocks():
+        keep(look(Block(rows, start=start)))
+
+
+def _looked_at(weights: Weights) -> tuple[int, int, int]:
+    """Heads and queries, and the keys that are made for them."""
+    heads, queries, keys = weights.shape
+    while isinstance(weights, PickedWeights):
+        weights = weights.base
+        keys = weights.shape[2]
+    return heads, queries, keys
+
+
+Copy: TypeAlias = tuple[slice, slice, slice, Floats]
+
+
+class RecordCollector(Collector[Copy | None]):
     """Keeps every weight."""
 
     def __init__(self, layers: frozenset[int] | None = None) -> None:
@@ -72,15 +127,24 @@ class RecordCollector(Collector):
         shapes = [one.weights.shape, *(kept.weights.shape for kept in self._maps)]
         check_room(4 * sum(math.prod(shape) for shape in shapes), "keeping every weight")
         self._map = one
-        self._array: Floats = np.empty(one.weights.shape, np.float32)
+        self._array: Floats = np.zeros(one.weights.shape, np.float32)
 
-    def fold(self, start: int, block: Floats) -> None:
-        """Copy the rows; float64 ones make the whole map float64."""
-        if block.dtype == np.float64 != self._array.dtype:
-            wide = np.empty(self._array.shape, np.float64)
-            wide[:, :start] = self._array[:, :start]  # what lies after it is not filled, and may not be a number
-            self._array = wide
-        self._array[:, start : start + block.shape[1]] = block
+    def look(self, block: Block) -> Copy | None:
+        """Copy the weights into their place, or where they are too wide for it, to be put there later."""
+        place = block.heads, block.queries, block.keys
+        array = self._array
+        if block.values.dtype == np.float64 != array.dtype:
+            return *place, block.weights.copy()
+        array[place] = block.weights
+        return None
+
+    def keep(self, part: Copy | None) -> None:
+        """Put weights of float64 into their place, in a map that is all of float64 from then on."""
+        if part is None:
+            return
+        *place, weights = part
+        self._array = self._array.astype(np.float64, copy=False)
+        self._array[tuple(place)] = weights
 
     def finish(self) -> None:
         """Keep the map with its weights."""
@@ -91,14 +155,28 @@ class RecordCollector(Collector):
         return AttentionRecord(tuple(self._maps), provenance, tuple(notes))
 
 
-class HeatmapCollector(Collector):
-    """Pools each map to at most so many tiles a side, by the mean, in O(tiles) memory at any length."""
+Tiled: TypeAlias = tuple[Tiles, Floats, npt.DTypeLike]
+
+
+class HeatmapCollector(Collector[Tiled]):
+    """Pools each map to at most so many tiles a side, in O(tiles) memory at any length.
+
+    Args:
+        max_rows, max_columns: how many tiles.
+        layers, kind: which maps; all unless given.
+        pool: what a tile is of its weights.
+    """
 
     def __init__(
-        self, max_rows: int, max_columns: int, layers: frozenset[int] | None = None, kind: Kind | None = None
+        self,
+        max_rows: int,
+        max_columns: int,
+        layers: frozenset[int] | None = None,
+        kind: Kind | None = None,
+        pool: Pool = "mean",
     ) -> None:
         self._limits = max_rows, max_columns
-        self._layers, self._kind = layers, kind
+        self._layers, self._kind, self._pool = layers, kind, pool
         self._heatmaps: list[Heatmap] = []
 
     def wants(self, one: AttentionMap) -> bool:
@@ -110,27 +188,42 @@ class HeatmapCollector(Collector):
         self._map = one
         n_heads, n_queries, n_keys = one.weights.shape
         self._rows, self._columns = tile_edges(n_queries, self._limits[0]), tile_edges(n_keys, self._limits[1])
-        self._sums = np.zeros((n_heads, len(self._rows) - 1, len(self._columns) - 1))
+        self._exact = (len(self._rows) - 1, len(self._columns) - 1) == (n_queries, n_keys)
+        shape = n_heads, len(self._rows) - 1, len(self._columns) - 1
+        self._tiles = np.full(shape, 0.0 if self._pool == "mean" else -np.inf)
         self._mass = np.zeros(n_heads)
         self._dtype: npt.DTypeLike = np.float32
 
-    def fold(self, start: int, block: Floats) -> None:
-        """Add the rows to their tiles; float64 ones make the whole heatmap float64."""
-        if block.dtype == np.float64:
-            self._dtype = np.float64
-        exact = len(self._columns) - 1 == block.shape[2]
-        sums = block if exact else np.add.reduceat(block, self._columns[:-1], axis=2, dtype=np.float64)
-        self._mass += sums.sum(axis=(1, 2), dtype=np.float64)
-        tiles = np.searchsorted(self._rows, np.arange(start, start + block.shape[1]), side="right") - 1
-        firsts = np.flatnonzero(np.diff(tiles, prepend=-1))
-        self._sums[:, tiles[firsts]] += np.add.reduceat(sums, firsts, axis=1, dtype=np.float64)
+    def look(self, block: Block) -> Tiled:
+        """The tiles of the block, the mass of its heads, and its dtype."""
+        sums = block.sums.sum(axis=1, dtype=np.float64)
+        return pooled(block, self._rows, self._columns, self._pool), sums, block.values.dtype
+
+    def keep(self, part: Tiled) -> None:
+        """Add the tiles to those of blocks before; float64 ones make the whole heatmap float64."""
+        tiles, sums, dtype = part
+        if dtype == np.float64:
+            self._dtype = dtype
+        self._mass[tiles.heads] += sums
+        place = self._tiles[tiles.heads, tiles.rows, tiles.columns]
+        if self._pool == "mean":
+            place += tiles.values
+        else:
+            np.maximum(place, tiles.values, out=place)
 
     def finish(self) -> None:
-        """Turn sums into means."""
-        counts = np.diff(self._rows)[:, None] * np.diff(self._columns)[None, :]
-        values = (self._sums / counts).astype(self._dtype)
+        """Turn sums into means; a tile that no block has touched is 0."""
+        values = self._tiles
+        if self._pool == "max":
+            values[np.isneginf(values)] = 0
+        elif not self._exact:
+            values /= np.diff(self._rows)[:, None] * np.diff(self._columns)[None, :]
         mass = self._mass / max(1, len(self._map.query))
-        self._heatmaps.append(Heatmap(self._map, values, self._rows, self._columns, mass))
+        self._heatmaps.append(
+            Heatmap(
+                self._map.without_weights(), values.astype(self._dtype), self._rows, self._columns, mass, self._pool
+            )
+        )
 
     def result(self) -> tuple[Heatmap, ...]:
         """The heatmaps of the maps seen."""

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attnviz.arrays import Floats
+from attnviz.blocks import Block
 from attnviz.collect import Collector
 from attnviz.errors import RequestError
 from attnviz.maps import AttentionMap, Head
@@ -59,7 +60,25 @@ class FaultyRows:
         return place_of(self.map, self.head, self.row)
 
 
-class RowFaults(Collector):
+@dataclass
+class _Seen:
+    """What the rows of one block have."""
+
+    block: tuple[slice, int]
+    """Its heads, and its first row."""
+    rows: dict[int, npt.NDArray[np.bool_]]
+    """By fault: [head, row]."""
+    sound: npt.NDArray[np.bool_]
+    """[head]: whether all rows sum to 1."""
+    columns: npt.NDArray[np.float64] | None
+    """[head, key]: the sums of the columns, where they are of use."""
+    outside: int = 0
+    """How many rows hold what can be no weight."""
+    zeros: bool = False
+    """Whether rows that do not sum to 1 have zeros, and some of them sum to more."""
+
+
+class RowFaults(Collector[_Seen]):
     """Counts rows that are no distribution over the keys, in O(heads + keys) memory.
 
     Where keys have been left out of a map, sums say nothing and are not looked at.
@@ -80,55 +99,63 @@ class RowFaults(Collector):
         self._counts = np.zeros((len(_SAID), n_heads), np.int64)
         self._firsts = np.zeros((len(_SAID), n_heads), np.int64)
         self._outside = 0
-        self._columns: npt.NDArray[np.float64] | None = None if one.cut else np.zeros((n_heads, n_keys))
+        self._columns = np.zeros((n_heads, 0 if one.cut else n_keys))
+        self._perhaps_transposed = np.full(n_heads, not one.cut)
 
-    def fold(self, start: int, block: Floats) -> None:
-        """Look at the rows; all that healthy ones cost is a sum and a minimum."""
-        if not block.size:
-            return
-        with np.errstate(invalid="ignore", over="ignore"):
-            sums = block.sum(axis=2)
-            if not block.min() >= 0:  # or it is no number
-                self._fold_negative(start, block)
-            off = ~(np.abs(sums - 1) <= SUM_TOLERANCE)
-            if off.any():
-                self._fold_off(start, block, sums, off)
-            elif start == 0:
-                self._columns = None  # a transposed map has rows that do not sum to 1 from the beginning
-            if self._columns is not None:
-                self._columns += block.sum(axis=1, dtype=np.float64)
-                if (self._columns > 1 + SUM_TOLERANCE).any(axis=1).all():
-                    self._columns = None
+    def look(self, block: Block) -> _Seen:
+        """Look at the rows; all that healthy ones cost is a sum, and a minimum where they were not made here."""
+        n_heads, n_rows, n_keys = block.values.shape
+        seen = _Seen((block.heads, block.start), {}, np.ones(n_heads, np.bool_), None)
+        if not n_heads * n_rows * block.n_keys:
+            return seen
+        sums = block.sums
+        if n_keys and block.factor is None and not block.values.min() >= 0:  # or it is no number
+            _see_negative(block.values, seen)
+        off = ~(np.abs(sums - 1) <= SUM_TOLERANCE)
+        if off.any():
+            self._see_off(block, sums, off, seen)
+            seen.sound = np.asarray(~off.any(axis=1))
+            if self._perhaps_transposed[block.heads].any():
+                seen.columns = block.whole().sum(axis=1, dtype=np.float64)
+        return seen
 
-    def _fold_negative(self, start: int, block: Floats) -> None:
-        self._count(_NEGATIVE, start, np.any(block < 0, axis=2))
-        self._count(_NAN, start, np.any(np.isnan(block), axis=2))
-        self._outside += int((block < -SUM_TOLERANCE).any(axis=2).sum())
-
-    def _fold_off(self, start: int, block: Floats, sums: Floats, off: npt.NDArray[np.bool_]) -> None:
-        finite = np.isfinite(sums)
+    def _see_off(self, block: Block, sums: Floats, off: npt.NDArray[np.bool_], seen: _Seen) -> None:
+        """See what rows are that do not sum to 1."""
+        weights, finite = block.weights, np.isfinite(sums)
         if not finite.all():
-            self._count(_INFINITE, start, ~finite & np.any(np.isinf(block), axis=2))
+            seen.rows[_INFINITE] = ~finite & np.any(np.isinf(weights), axis=2)
+            if _NAN not in seen.rows:
+                seen.rows[_NAN] = ~finite & np.any(np.isnan(weights), axis=2)
         above = finite & (sums > 1 + SUM_TOLERANCE)
         if above.any():
-            rows = block[above]
+            rows = weights[above]
             high = rows.max(axis=1) > _DROPOUT_TOP * (1 + SUM_TOLERANCE)
-            self._outside += int((high & (rows.min(axis=1) >= -SUM_TOLERANCE)).sum())
-            self._zeros = self._zeros or not block[off].all()
+            seen.outside += int((high & (rows.min(axis=1) >= -SUM_TOLERANCE)).sum())
+            seen.zeros = weights.shape[2] < block.n_keys or not weights[off].all()
         if self._map.cut:
             return
         empty = (sums == 0) & off
         if empty.any():
-            empty[empty] = ~block[empty].any(axis=1)
-        self._count(_EMPTY, start, empty)
-        self._count(_BELOW, start, finite & off & ~above & ~empty)
-        self._count(_ABOVE, start, above)
+            empty[empty] = ~weights[empty].any(axis=1)
+        seen.rows |= {_EMPTY: empty, _BELOW: finite & off & ~above & ~empty, _ABOVE: above}
 
-    def _count(self, fault: int, start: int, rows: npt.NDArray[np.bool_]) -> None:
-        counts = rows.sum(axis=1)
-        new = (self._counts[fault] == 0) & (counts > 0)
-        self._firsts[fault][new] = start + rows.argmax(axis=1)[new]
-        self._counts[fault] += counts
+    def keep(self, part: _Seen) -> None:
+        """Count what was seen."""
+        heads, start = part.block
+        self._outside += part.outside
+        self._zeros |= part.zeros
+        for fault, rows in part.rows.items():
+            counts = rows.sum(axis=1)
+            new = (self._counts[fault, heads] == 0) & (counts > 0)
+            self._firsts[fault, heads][new] = start + rows.argmax(axis=1)[new]
+            self._counts[fault, heads] += counts
+        perhaps = self._perhaps_transposed[heads]
+        if start == 0:
+            perhaps &= ~part.sound  # a transposed map has rows that do not sum to 1 from the beginning
+        if part.columns is not None and perhaps.any():
+            columns = self._columns[heads]
+            columns += part.columns
+            perhaps &= ~(columns > 1 + SUM_TOLERANCE).any(axis=1)
 
     def finish(self) -> None:
         """Add the map's counts to those before it.
@@ -147,17 +174,19 @@ class RowFaults(Collector):
         for fault, found in self._found.items():
             for h in np.flatnonzero(self._counts[fault]).tolist():
                 first, count = int(self._firsts[fault][h]), int(self._counts[fault][h])
-                found.append(FaultyRows(_KINDS[fault], one, one.heads[h], first, count, _SAID[fault]))
+                found.append(FaultyRows(_KINDS[fault], one.without_weights(), one.heads[h], first, count, _SAID[fault]))
 
     def _drop_transposed(self) -> None:
         """Say of heads whose columns sum to 1 just that."""
-        if self._columns is None:
+        if not self._perhaps_transposed.any():
             return
         off = self._counts[[_BELOW, _ABOVE]].sum(axis=0) > 0
-        transposed = off & np.all(np.abs(self._columns - 1) <= SUM_TOLERANCE, axis=1)
+        transposed = self._perhaps_transposed & off & np.all(np.abs(self._columns - 1) <= SUM_TOLERANCE, axis=1)
         what = "has columns that sum to 1 and rows that do not: it may be transposed; rows are queries"
         for h in np.flatnonzero(transposed).tolist():
-            self._transposed.append(FaultyRows(TRANSPOSED, self._map, self._map.heads[h], None, 1, what))
+            self._transposed.append(
+                FaultyRows(TRANSPOSED, self._map.without_weights(), self._map.heads[h], None, 1, what)
+            )
         self._counts[[_EMPTY, _BELOW, _ABOVE]] *= ~transposed
 
     def found(self) -> tuple[FaultyRows, ...]:
@@ -182,6 +211,13 @@ class RowFaults(Collector):
             below = "sums to less than 1, and others to more: dropout is the usual cause"
             said[_BELOW] = self._found[_BELOW], below
         return list(said.values())
+
+
+def _see_negative(weights: Floats, seen: _Seen) -> None:
+    """See which rows hold negative weights, and which what is no number."""
+    seen.rows[_NEGATIVE] = np.any(weights < 0, axis=2)
+    seen.rows[_NAN] = np.any(np.isnan(weights), axis=2)
+    seen.outside += int((weights < -SUM_TOLERANCE).any(axis=2).sum())
 
 
 def _share(found: Sequence[FaultyRows], total: int, what: str) -> str:

@@ -4,14 +4,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
-from typing import Literal, Protocol, TypeAlias, get_args
+from typing import Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 import numpy as np
 
 from attnviz.arrays import Array, Floats, namespace, to_numpy
 from attnviz.attention import EVERYTHING, Rule, attention_weights
+from attnviz.blocks import BLOCK_BYTES, BLOCK_ROWS, Block, Piece, pieces
 from attnviz.errors import AttnvizError
 from attnviz.lazy import function
+from attnviz.streaming import Exponentials
 from attnviz.tokens import Tokens
 
 HeadName: TypeAlias = Literal["single", "mean", "max", "rollout"]
@@ -27,9 +29,8 @@ Value: TypeAlias = bool | int | float | str | Sequence["Value"] | Mapping[str, "
 Provenance: TypeAlias = Mapping[str, Value]
 """What made the numbers and is enough to make them again; no time, host or absolute path in it."""
 
-BLOCK_BYTES = 4 << 20
-"""The rows of one block: 2 to 5 MB stay in the cache; more is slower, less drowns in calls."""
-BLOCK_ROWS = 256
+MUCH_BYTES = 1 << 20
+"""Weights above this size are made by `streaming`, which is faster; the others by `attention_weights` itself."""
 
 
 class Weights(Protocol):
@@ -43,6 +44,30 @@ class Weights(Protocol):
     def rows(self, start: int, stop: int) -> Floats:
         """Weights [head, stop − start, key] of queries `start` to `stop`, in 0..1."""
         ...
+
+
+@runtime_checkable
+class Divisible(Protocol):
+    """Weights of which any part can be made by itself, by several threads at once."""
+
+    @property
+    def divisible(self) -> bool:
+        """Whether that is so here."""
+        ...
+
+    def block(self, piece: Piece, *, logits: bool = False) -> Block:
+        """The weights of some heads and queries, in memory that is lent until the thread asks for the next.
+
+        Args:
+            piece: which.
+            logits: with what the exponentials are of, where they are made here.
+        """
+        ...
+
+
+def divided(weights: Weights) -> Divisible | None:
+    """The weights, if any part of them can be made by itself."""
+    return weights if isinstance(weights, Divisible) and weights.divisible else None
 
 
 @dataclass(frozen=True)
@@ -62,6 +87,16 @@ class StoredWeights:
         """A view of rows `start` to `stop`."""
         return self.array[:, start:stop]
 
+    @property
+    def divisible(self) -> bool:
+        """They are there."""
+        return True
+
+    def block(self, piece: Piece, *, logits: bool = False) -> Block:
+        """A view of the part."""
+        head, last_head, start, stop = piece
+        return Block(self.array[head:last_head, start:stop], head, start)
+
 
 @dataclass(frozen=True)
 class ComputedWeights:
@@ -80,13 +115,41 @@ class ComputedWeights:
         """Heads, queries, keys."""
         return self.q.shape[0], self.q.shape[1], self.k.shape[1]
 
-    def block(self, start: int, stop: int) -> Array:
+    @cached_property
+    def divisible(self) -> bool:
+        """Whether they are many, and NumPy makes them."""
+        heads, queries, keys = self.shape
+        arrays = isinstance(self.q, np.ndarray) and isinstance(self.k, np.ndarray)
+        return arrays and self.q.dtype == self.k.dtype and self._fits() and 4 * heads * queries * keys > MUCH_BYTES
+
+    def _fits(self) -> bool:
+        return self.q.dtype in (np.float32, np.float64) and self.q.dtype.isnative
+
+    @cached_property
+    def _exponentials(self) -> Exponentials:
+        self.rule.check(self.q.shape[1], self.k.shape[1], self.q.shape[0])
+        return Exponentials(self.q, self.k, self.rule, self.scale)
+
+    def block(self, piece: Piece, *, logits: bool = False) -> Block:
+        """The part, as exponentials and what divides them."""
+        return self._exponentials.block(piece, logits=logits)
+
+    def made(self, start: int, stop: int) -> Array:
         """softmax(q kᵀ · scale) of rows `start` to `stop`, in the library and on the device of q and k."""
-        return attention_weights(self.q, self.k, self.rule, scale=self.scale, start=start, stop=stop)
+        if not self.divisible:
+            return attention_weights(self.q, self.k, self.rule, scale=self.scale, start=start, stop=stop)
+        heads, _, keys = self.shape
+        made = np.empty((heads, stop - start, keys), self.q.dtype)
+        for piece in pieces((heads, stop - start, keys)):
+            block = self.block(piece._replace(start=start + piece.start, stop=start + piece.stop))
+            part = made[block.heads, piece.start : piece.stop]
+            part[:, :, block.keys] = block.weights
+            part[:, :, : block.keys.start] = part[:, :, block.keys.stop :] = 0
+        return made
 
     def rows(self, start: int, stop: int) -> Floats:
         """The same rows in NumPy."""
-        return to_numpy(self.block(start, stop))
+        return to_numpy(self.made(start, stop))
 
     def of(self, heads: Sequence[int]) -> "ComputedWeights":
         """These heads alone, each with the keys of its group, so that the others are never computed."""
@@ -142,6 +205,48 @@ class PickedWeights:
         if len(self.heads) != block.shape[0] or self.heads != tuple(range(block.shape[0])):
             block = block[list(self.heads)]
         return block if self.keys == tuple(range(n_keys)) else block[:, :, list(self.keys)]
+
+    @cached_property
+    def divisible(self) -> bool:
+        """Whether the base is, and heads, queries and keys are neighbours in it."""
+        neighbours = all(len(list(runs(some))) == 1 for some in (self.heads, self.queries, self.keys))
+        return neighbours and divided(self.base) is not None
+
+    def block(self, piece: Piece, *, logits: bool = False) -> Block:
+        """The part, cut out of that of the base."""
+        base = divided(self.base)
+        if base is None:
+            raise TypeError("only some of the rows can be made")
+        head, query, key = self.heads[0], self.queries[0], self.keys[0]
+        place = Piece(head + piece.head, head + piece.last_head, query + piece.start, query + piece.stop)
+        block = base.block(place, logits=logits)
+        first, last = max(block.key, key), min(block.keys.stop, key + len(self.keys))
+        some = slice(first - block.key, max(first, last) - block.key)
+        return Block(
+            block.values[:, :, some],
+            piece.head,
+            piece.start,
+            min(first - key, len(self.keys)),
+            len(self.keys),
+            block.factor,
+            None if block.logits is None else block.logits[:, :, some],
+        )
+
+
+@dataclass(frozen=True)
+class ForgottenWeights:
+    """The place of weights that have been looked at and are gone."""
+
+    shape: tuple[int, int, int]
+    """Heads, queries, keys."""
+
+    def rows(self, start: int, stop: int) -> Floats:
+        """There are none any more.
+
+        Raises:
+            LookupError: always.
+        """
+        raise LookupError("the weights of this map have been looked at and are gone")
 
 
 def made_for(weights: Weights) -> tuple[int, int, int]:
@@ -215,6 +320,10 @@ class AttentionMap:
         """All rows, in blocks of bounded size: the first row of each, and its weights [head, row, key]."""
         for start, stop in block_ranges(made_for(self.weights)):
             yield start, self.rows(start, stop)
+
+    def without_weights(self) -> "AttentionMap":
+        """What the map is of, when its weights need no longer be kept."""
+        return replace(self, weights=ForgottenWeights(self.weights.shape), output=None)
 
     def pick(
         self,

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from attnviz.arrays import Floats
+from attnviz.blocks import Block
 from attnviz.collect import Collector
 from attnviz.errors import RequestError
 from attnviz.maps import AttentionMap, StoredWeights, Weights, block_ranges
@@ -129,7 +130,7 @@ def rollout(maps: Iterable[AttentionMap]) -> Iterator[AttentionMap]:
         yield replace(one, heads=("rollout",), weights=StoredWeights(rolled[None]), output=None)
 
 
-class RolloutCollector(Collector):
+class RolloutCollector(Collector[tuple[slice, slice, Floats]]):
     """Attention rollout through all layers that are seen, while something else is made of them.
 
     Args:
@@ -147,16 +148,22 @@ class RolloutCollector(Collector):
 
     def begin(self, one: AttentionMap) -> None:
         """Make room for the mean of the map's heads."""
-        self._map, self._rows = one, list[Floats]()
+        self._map = one
+        _, n_queries, n_keys = one.weights.shape
+        self._sum: Floats = np.zeros((n_queries, n_keys))
 
-    def fold(self, start: int, block: Floats) -> None:
-        """Take the mean of the heads."""
-        with np.errstate(invalid="ignore"):
-            self._rows.append(block.mean(axis=0))
+    def look(self, block: Block) -> tuple[slice, slice, Floats]:
+        """Add up the heads of the block."""
+        return block.queries, block.keys, block.weights.sum(axis=0, dtype=np.float64)
+
+    def keep(self, part: tuple[slice, slice, Floats]) -> None:
+        """Add those of other heads."""
+        queries, keys, total = part
+        self._sum[queries, keys] += total
 
     def finish(self) -> None:
         """Keep the mean."""
-        mean = StoredWeights(np.concatenate(self._rows)[None])
+        mean = StoredWeights(self._sum[None] / len(self._map.heads))
         self._means.append(replace(self._map, heads=("mean",), weights=mean, output=None))
 
     def result(self) -> Floats | None:

@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -20,31 +20,66 @@ def cores() -> int:
         return os.cpu_count() or 1
 
 
-def each(work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
-    """The result of `work` for each part, in their order, whichever thread made it.
+def in_order(
+    parts: Sequence[Part], work: Callable[[Part], Result], take: Callable[[Result], None], n_threads: int | None = None
+) -> None:
+    """Do `work` on each part, in several threads, and `take` its results one at a time in the order of the parts.
 
-    >>> each(str.upper, ["a", "b", "c"])
-    ['A', 'B', 'C']
+    Few results wait at any time. After a failure, which is raised here, no further part is begun.
+
+    Args:
+        parts: what is worked on.
+        work: what is done, by any thread.
+        take: what is done with each result, by any thread, but by one at a time.
+        n_threads: how many; as many as there are processors unless given, and no more than `MOST`.
+
+    >>> in_order(["a", "b", "c"], str.upper, print)
+    A
+    B
+    C
     """
-    n_threads = min(MOST, cores(), len(parts))
+    n_threads = min(MOST, cores(), len(parts)) if n_threads is None else n_threads
     if n_threads < 2:
-        return [work(part) for part in parts]
-    results: list[Result | None] = [None] * len(parts)
-    failures: list[BaseException] = []
-
-    def run(first: int) -> None:
-        try:
-            for i in range(first, len(parts), n_threads):
-                results[i] = work(parts[i])
-        except BaseException as failure:  # it is raised again where the result is waited for
-            failures.append(failure)
-
-    threads = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(1, n_threads)]
+        for part in parts:
+            take(work(part))
+        return
+    queue = _Queue(parts, work, take)
+    threads = [threading.Thread(target=queue.run, daemon=True) for _ in range(n_threads - 1)]
     for thread in threads:
         thread.start()
-    run(0)
+    queue.run()
     for thread in threads:
         thread.join()
-    if failures:
-        raise failures[0]
-    return results  # type: ignore[return-value]  # each part has its result now
+    if queue.failures:
+        raise queue.failures[0]
+
+
+class _Queue(Generic[Part, Result]):
+    """Parts that are worked on by several threads, and results that wait for those before them."""
+
+    def __init__(self, parts: Sequence[Part], work: Callable[[Part], Result], take: Callable[[Result], None]) -> None:
+        self.failures: list[BaseException] = []
+        self._parts, self._work, self._take = parts, work, take
+        self._begun = self._taken = 0
+        self._waiting: dict[int, Result] = {}
+        self._lock = threading.Lock()
+
+    def run(self) -> None:
+        """Work until no part is left, or one has failed."""
+        try:
+            while (i := self._next()) is not None:
+                result = self._work(self._parts[i])
+                with self._lock:
+                    self._waiting[i] = result
+                    while self._taken in self._waiting and not self.failures:
+                        self._take(self._waiting.pop(self._taken))
+                        self._taken += 1
+        except BaseException as failure:  # raised again where the work was asked for
+            self.failures.append(failure)
+
+    def _next(self) -> int | None:
+        with self._lock:
+            if self.failures or self._begun == len(self._parts):
+                return None
+            self._begun += 1
+            return self._begun - 1

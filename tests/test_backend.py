@@ -338,7 +338,7 @@ def test_torch_keeps_nothing_for_gradients(monkeypatch: pytest.MonkeyPatch, sour
     for one in source(placing("torch")).maps([0]):
         assert isinstance(one.weights, ComputedWeights)
         assert one.weights.q.is_inference()
-        assert not one.weights.block(0, 2).requires_grad
+        assert not one.weights.made(0, 2).requires_grad
 
 
 # rules in the sources

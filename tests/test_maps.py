@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from attnviz.arrays import Floats, to_numpy
 from attnviz.attention import Rule, attention_weights
+from attnviz.blocks import BLOCK_BYTES, BLOCK_ROWS
 from attnviz.errors import AttnvizError
 from attnviz.maps import (
-    BLOCK_BYTES,
-    BLOCK_ROWS,
     AttentionMap,
     AttentionRecord,
     ComputedWeights,

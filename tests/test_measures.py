@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import attnviz.blocks
 import attnviz.maps
-import attnviz.measures.collector
 from attnviz.attention import Rule
 from attnviz.collect import collect
 from attnviz.errors import RequestError
@@ -194,13 +194,17 @@ def test_permuting_heads_permutes_their_measures(seed: int, order: list[int], na
 
 
 @pytest.mark.parametrize("name", MEASURES)
-@pytest.mark.parametrize("block_rows", [1, 3, 7, 256])
-def test_blocks_of_any_size_give_the_same(name: str, block_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("block_rows", "block_bytes"), [(1, 1 << 20), (3, 1), (7, 2 * 7 * 31 * 4), (256, 1)])
+def test_blocks_of_any_size_give_the_same(
+    name: str, block_rows: int, block_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pieces = tuple("[a" if i == 0 else "abcde"[i % 5] for i in range(31))
     weights = weights_of(3, 31, 31)
     expected = answer(name, weights, pieces)
     monkeypatch.setattr(attnviz.maps, "BLOCK_ROWS", block_rows)
-    monkeypatch.setattr(attnviz.measures.collector, "ROW_BYTES", 2 * 3 * 31 * 8)  # two rows
+    monkeypatch.setattr(attnviz.blocks, "BLOCK_ROWS", block_rows)
+    monkeypatch.setattr(attnviz.blocks, "BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(attnviz.blocks, "_FEWEST_ROWS", 7)
     assert value(name, a_map(weights, pieces))[0] == pytest.approx(expected, rel=1e-12)
 
 

@@ -3,8 +3,9 @@ import pytest
 
 from attnviz.arrays import Floats
 from attnviz.collect import HeatmapCollector
-from attnviz.heatmap import Heatmap, tile_edges
+from attnviz.heatmap import Heatmap
 from attnviz.maps import AttentionMap, Head, Kind, Provenance, Stack, StoredWeights
+from attnviz.pooling import tile_edges
 from attnviz.render.panels import (
     Axis,
     Board,

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from attnviz.cli import progress
+from attnviz.collect import RecordCollector, collect
 from attnviz.maps import AttentionMap, StoredWeights
 from attnviz.tokens import Tokens
 
@@ -21,8 +22,10 @@ class Terminal(io.StringIO):
 
 def watched_on(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(sys, "stderr", stream)
-    for one in progress.watched([MAP]):
-        np.testing.assert_array_equal(np.concatenate([one.rows(0, 3), one.rows(3, 5)], axis=1), WEIGHTS)
+    record = RecordCollector()
+    with progress.Progress() as bar:
+        collect([MAP], [record, bar])
+    np.testing.assert_array_equal(record.result({}).weights[0], WEIGHTS)
     return stream.getvalue()
 
 
@@ -39,3 +42,14 @@ def test_short_work_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_is_shown_where_no_one_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "LONG", 1)
     assert watched_on(io.StringIO(), monkeypatch) == ""
+
+
+def test_the_bar_goes_when_the_work_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "LONG", 1)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", stream := Terminal())
+    with pytest.raises(KeyboardInterrupt), progress.Progress() as bar:
+        bar.begin(MAP)
+        raise KeyboardInterrupt
+    hidden, shown = "\x1b[?25l", "\x1b[?25h"
+    assert stream.getvalue().rfind(shown) > stream.getvalue().rfind(hidden) > -1

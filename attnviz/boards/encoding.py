@@ -3,7 +3,7 @@
 import numpy as np
 
 from attnviz.arrays import Floats
-from attnviz.heatmap import tile_edges
+from attnviz.pooling import tile_edges
 from attnviz.positions import PositionTable
 from attnviz.render.panels import Axis, Board, Group, Panel
 from attnviz.render.ranges import Range

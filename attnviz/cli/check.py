@@ -11,7 +11,7 @@ from attnviz.cli.grouped import grouped
 from attnviz.cli.messages import note
 from attnviz.cli.options import HeadOptions, InputOptions, OutputOptions, ProseOptions
 from attnviz.cli.outputs import parse_outputs
-from attnviz.cli.progress import watched
+from attnviz.cli.progress import Progress
 from attnviz.cli.results import Result, write_result
 from attnviz.cli.sources import files_of, open_source, takes_rules
 from attnviz.collect import collect
@@ -62,7 +62,8 @@ def check(what: InputOptions, which: HeadOptions, how: CheckOptions, where: Outp
     n_tokens = 0
     for subject in source.subjects():
         checker = AttentionCheck(causal=what.causal)
-        collect(watched(map(selection.heads_of, subject.maps(layers))), [checker])
+        with Progress() as bar:
+            collect(map(selection.heads_of, subject.maps(layers)), [checker, bar])
         faults += [(subject.number, fault) for fault in checker.faults() if fault.kind not in ignored]
         notes |= dict.fromkeys([*subject.prepared.notes, *checker.notes()])
         provenance, n_tokens = subject.provenance, n_tokens + len(subject.prepared.tokens)

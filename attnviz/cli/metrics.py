@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,7 +12,7 @@ from attnviz.cli.grouped import grouped
 from attnviz.cli.messages import note
 from attnviz.cli.options import HeadOptions, InputOptions, LookOptions, OutputOptions
 from attnviz.cli.outputs import parse_outputs
-from attnviz.cli.progress import watched
+from attnviz.cli.progress import Progress
 from attnviz.cli.results import Result, write_result
 from attnviz.cli.sources import Source, files_of, open_source
 from attnviz.collect import Collector, collect
@@ -84,14 +84,15 @@ class _Measured:
     rollout: Floats | None = None
 
 
-def _measure(source: Source, selection: Selection, collectors: Sequence[Collector]) -> _Measured:
+def _measure(source: Source, selection: Selection, collectors: Sequence[Collector[Any]]) -> _Measured:
     """Measure every text, together."""
     layers = selection.layers_or(source.layers)
     notes: dict[str, None] = {}
     n_tokens = 0
     provenance: Provenance = {}
     for subject in source.subjects():
-        collect(watched(map(selection.heads_of, subject.maps(layers))), collectors)
+        with Progress() as bar:
+            collect(map(selection.heads_of, subject.maps(layers)), [*collectors, bar])
         notes |= dict.fromkeys(subject.prepared.notes)
         provenance, n_tokens = subject.provenance, n_tokens + len(subject.prepared.tokens)
     provenance = source.together(provenance)

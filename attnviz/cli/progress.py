@@ -1,47 +1,54 @@
-"""A progress bar on standard error, while rows of long maps are made."""
+"""A progress bar on standard error, while many weights are made."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from functools import partial
+from typing import Any
 
 from rich.console import Console
 
-from attnviz.arrays import Floats
-from attnviz.maps import AttentionMap, Weights
+from attnviz.blocks import Block
+from attnviz.collect import Collector
+from attnviz.lazy import function
+from attnviz.maps import AttentionMap
 
-LONG = 300_000_000
-"""Weights in one map from which on making them takes seconds."""
-
-
-@dataclass(frozen=True)
-class _Watched:
-    """Weights that tell when rows of them are made."""
-
-    base: Weights
-    tick: Callable[[int], None]
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Heads, queries, keys."""
-        return self.base.shape
-
-    def rows(self, start: int, stop: int) -> Floats:
-        """Rows `start` to `stop` of the base."""
-        block = self.base.rows(start, stop)
-        self.tick(stop - start)
-        return block
+LONG = 100_000_000
+"""Weights in one map from which on making them may take a second."""
 
 
-def watched(maps: Iterable[AttentionMap]) -> Iterator[AttentionMap]:
-    """The maps; where one is long and standard error is a terminal, a bar there follows its rows."""
-    for one in maps:
+class Progress(Collector[int]):
+    """A bar that follows the weights of each long map, where standard error is a terminal; it goes with the block."""
+
+    _bar: Any = None
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.finish()
+
+    def wants(self, one: AttentionMap) -> bool:
+        """Whether the map is long, and somebody looks."""
         heads, queries, keys = one.weights.shape
-        if heads * queries * keys < LONG or not sys.stderr.isatty():
-            yield one
-            continue
-        from rich.progress import Progress  # noqa: PLC0415 (35 ms, for long work only)
+        return heads * queries * keys >= LONG and sys.stderr.isatty()
 
-        with Progress(console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(f"layer {one.layer}", total=queries)
-            yield replace(one, weights=_Watched(one.weights, partial(bar.advance, task)))
+    def begin(self, one: AttentionMap) -> None:
+        """Show the bar."""
+        heads, queries, _ = one.weights.shape
+        progress = function("rich.progress:Progress")  # 35 ms, for long work only
+        self._bar = progress(console=Console(stderr=True), transient=True)
+        self._task = self._bar.add_task(f"layer {one.layer}", total=heads * queries)
+        self._bar.start()
+
+    def look(self, block: Block) -> int:
+        """How many rows of heads there are."""
+        heads, rows, _ = block.values.shape
+        return int(heads) * int(rows)
+
+    def keep(self, part: int) -> None:
+        """Move on by so many."""
+        self._bar.advance(self._task, part)
+
+    def finish(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None

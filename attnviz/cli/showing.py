@@ -4,7 +4,7 @@ from attnviz.cli.console import terminal_style
 from attnviz.cli.messages import note
 from attnviz.cli.options import HeadOptions, LookOptions, ViewOptions
 from attnviz.cli.outputs import Output, refuse_several
-from attnviz.cli.progress import watched
+from attnviz.cli.progress import Progress
 from attnviz.cli.request import Request
 from attnviz.cli.sinks import Sinks
 from attnviz.cli.sources import Source, Subject
@@ -46,7 +46,8 @@ def _run(request: Request, subject: Subject, outputs: list[Output], sinks: Sinks
     with_output = numbers and (view.with_output or request.source.gives_output)
     maps = subject.maps(layers, single=view.single, output=with_output)
     crosses = prepared.tokens is not prepared.key_tokens
-    collect(request.shaped(watched(maps), crosses=crosses), collectors)
+    with Progress() as bar:
+        collect(request.shaped(maps, crosses=crosses), [*collectors, bar])
     notes = [*prepared.notes, *faults.notes()]
     if view.hide_special:
         notes.append(_hidden_note(prepared.key_tokens, hidden.result()))

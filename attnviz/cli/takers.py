@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from attnviz.cli.console import show
 from attnviz.cli.outputs import Output
@@ -38,7 +38,7 @@ class Taker(Protocol):
     """An output together with the collector that gathers what it needs."""
 
     @property
-    def collector(self) -> Collector:
+    def collector(self) -> Collector[Any]:
         """What looks at the maps."""
         ...
 

@@ -1,24 +1,24 @@
 """MeasureCollector: all measures of all heads in one pass, at any length."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from attnviz.arrays import Floats
+from attnviz.blocks import Block
 from attnviz.collect import Collector
-from attnviz.maps import AttentionMap, Head, Kind, Stack
+from attnviz.maps import AttentionMap, Head, Kind, Stack, block_ranges
+from attnviz.measures.divergence import compared_rows
 from attnviz.measures.heads import HeadTable
 from attnviz.measures.rows import Rows, Setting
-from attnviz.measures.table import MEASURES, measure
-from attnviz.threads import each
+from attnviz.measures.table import MEASURES, Measure, measure
 
 Numbers = npt.NDArray[np.float64]
 
-ROW_BYTES = 2 << 20
-"""Rows are measured so many bytes at a time: what is made on the way stays in the cache."""
+_Part: TypeAlias = tuple[slice, npt.NDArray[np.int64], dict[str, Numbers]]
+"""The heads of a block, how many rows of each do not count, and by measure [2, head]: Σ value and Σ weight."""
 
 
 @dataclass
@@ -35,11 +35,11 @@ class _Sums:
     def __post_init__(self) -> None:
         self.left_out = np.zeros(len(self.heads), np.int64)
 
-    def add(self, name: str, part: Numbers) -> None:
-        self.values[name] = self.values[name] + part if name in self.values else part
+    def add(self, name: str, heads: slice, part: Numbers) -> None:
+        self.values.setdefault(name, np.zeros((2, len(self.heads))))[:, heads] += part
 
 
-class MeasureCollector(Collector):
+class MeasureCollector(Collector[_Part]):
     """Measures every head, in O(heads) memory beside a few rows at a time.
 
     Maps of the same layer, as of several texts, add up: a measure is then over all their rows.
@@ -61,7 +61,10 @@ class MeasureCollector(Collector):
         self._setting = Setting.of(one)
         place = one.stack, one.kind
         reasons = {which.name: which.lacks(self._setting) for which in self._measures}
-        self._chosen = [which for which in self._measures if reasons[which.name] is None]
+        self._map = one
+        chosen = [which for which in self._measures if reasons[which.name] is None]
+        self._of_heads = [which for which in chosen if which.needs == "heads"]
+        self._of_rows = [which for which in chosen if which.needs != "heads"]
         known = self._reasons.setdefault(place, {})
         known.update({name: reason for name, reason in reasons.items() if reason is not None and name not in known})
         layers = self._layers.setdefault(place, {})
@@ -71,30 +74,44 @@ class MeasureCollector(Collector):
         self._sums.n_texts += 1
         self._sums.n_rows += len(one.query)
 
-    def fold(self, start: int, block: Floats) -> None:
-        """Measure the rows, a cache-full at a time."""
-        n_rows = block.shape[1]
-        if not block.size:
-            self._sums.left_out += n_rows
-            return
-        n_parts = min(n_rows, -(-block.size * block.itemsize // ROW_BYTES))
-        edges = [n_rows * i // n_parts for i in range(n_parts + 1)]
-        parts = [Rows(self._setting, start + a, block[:, a:b]) for a, b in pairwise(edges)]
-        for left_out, sums in each(self._measured, parts):
-            self._sums.left_out += left_out
-            for which, part in zip(self._chosen, sums, strict=True):
-                self._sums.add(which.name, part)
+    @property
+    def logits(self) -> bool:
+        """Whether entropies are among the measures."""
+        return any(which.name in ("entropy", "span") for which in self._measures)
 
-    def _measured(self, rows: Rows) -> tuple[npt.NDArray[np.int64], Numbers]:
-        """How many rows of each head do not count, and Σ value and Σ weight of the others: [measure, 2, head]."""
-        with np.errstate(invalid="ignore", over="ignore"):
-            added = np.empty((len(self._chosen), 2, *rows.counted.shape))
-            for pair, which in zip(added, self._chosen, strict=True):
-                pair[0], pair[1] = which.rows(rows)
-            return (~rows.counted).sum(axis=1), np.sum(added, axis=3, where=rows.counted)
+    def look(self, block: Block) -> _Part:
+        """Measure the rows of some heads."""
+        return self._measured(Rows(self._setting, block), self._of_rows)
+
+    def keep(self, part: _Part) -> None:
+        """Add what was measured."""
+        heads, left_out, sums = part
+        self._sums.left_out[heads] += left_out
+        for name, pair in sums.items():
+            self._sums.add(name, heads, pair)
+
+    def _measured(self, rows: Rows, measures: Sequence[Measure]) -> _Part:
+        """How many rows of each head do not count, and Σ value and Σ weight of the others."""
+        sums = {}
+        for which in measures:
+            value, weight = which.rows(rows)
+            pair = np.empty((2, *rows.counted.shape))
+            pair[0], pair[1] = value, weight
+            sums[which.name] = np.sum(pair, axis=2, where=rows.counted)
+        return rows.block.heads, (~rows.counted).sum(axis=1), sums
 
     def finish(self) -> None:
-        """Nothing is left to do: a map's sums are whole when its rows are."""
+        """Measure what takes all heads of a row at once, of the few rows of which that is asked."""
+        if not self._of_heads:
+            return
+        compared = compared_rows(len(self._map.query))
+        parts = block_ranges(self._map.weights.shape) if compared.step == 1 else ((i, i + 1) for i in compared)
+        for start, stop in parts:
+            with np.errstate(invalid="ignore", over="ignore"):
+                rows = Rows(self._setting, Block(self._map.rows(start, stop), start=start))
+                heads, _, sums = self._measured(rows, self._of_heads)
+            for name, pair in sums.items():
+                self._sums.add(name, heads, pair)
 
     def result(self) -> tuple[HeadTable, ...]:
         """The measures of each stack and kind of attention seen, in the order in which they came."""

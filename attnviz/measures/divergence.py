@@ -43,14 +43,24 @@ EXACT_ROWS, MOST_ROWS = 256, 32
 of heads are many, and each weight of each pair takes a logarithm."""
 
 
+def compared_rows(n_queries: int) -> range:
+    """The rows that are compared with those of other heads.
+
+    >>> compared_rows(4), compared_rows(1000)
+    (range(0, 4), range(16, 1000, 32))
+    """
+    step = 1 if n_queries <= EXACT_ROWS else -(-n_queries // MOST_ROWS)
+    return range(step // 2, n_queries, step)
+
+
 def between_heads(rows: Rows) -> Ratio:
     """Each row's mean divergence to the same row of the other heads: [head, row], 0 where the row is passed over.
 
-    JS(a, b) = H(m) − ½ H(a) − ½ H(b): one logarithm for each weight of each pair of heads. Equal rows give 0.
+    JS(a, b) = H(m) − ½ H(a) − ½ H(b): one logarithm for each weight of each pair of heads. Equal rows give 0. The rows
+    are of all heads.
     """
-    n_queries = rows.setting.n_queries
-    step = 1 if n_queries <= EXACT_ROWS else -(-n_queries // MOST_ROWS)
-    taken = np.flatnonzero(rows.positions % step == step // 2)
+    compared = compared_rows(rows.setting.n_queries)
+    taken = np.flatnonzero([position in compared for position in rows.positions.tolist()])
     total, number = (np.zeros(rows.counted.shape) for _ in range(2))
     total[:, taken], number[:, taken] = _totals(rows, taken)
     return Ratio(np.divide(total, number, out=total, where=number > 0), number > 0)
@@ -58,7 +68,7 @@ def between_heads(rows: Rows) -> Ratio:
 
 def _totals(rows: Rows, taken: npt.NDArray[np.intp]) -> tuple[Floats, Floats]:
     """Of the rows `taken`, the divergences to the other heads added up, and to how many: [head, row]."""
-    weights, n_heads = raised(rows.weights[:, taken]), rows.setting.n_heads
+    weights, n_heads = raised(rows.block.weights[:, taken]), rows.setting.n_heads
     counted, ordinary = rows.counted[:, taken], rows.setting.ordinary
     mixed, logs = np.empty_like(weights), np.log(weights)
     own = np.vecdot(weights, logs)  # as m ln m is, to the last bit: equal rows differ by 0

@@ -17,8 +17,7 @@ def span(rows: Rows) -> Ratio:
 
 def distance(rows: Rows) -> Ratio:
     """Σⱼ A[i, j] |i − j|, weighed by the row's sum."""
-    apart = np.abs(rows.positions[:, None] - np.arange(rows.setting.n_keys)).astype(rows.weights.dtype)
-    return Ratio(np.vecdot(rows.weights, apart), rows.sums)
+    return Ratio(rows.sum_over(rows.apart), rows.sums)
 
 
 def self_weight(rows: Rows) -> Ratio:
@@ -39,30 +38,33 @@ def following(rows: Rows) -> Ratio:
 def first(rows: Rows) -> Ratio:
     """A[i, 0], of every row but the first."""
     later = rows.positions > 0
-    return Ratio(rows.weights[:, :, 0] * later, later)
+    return Ratio(rows.at_key(0) * later, later)
 
 
 def sink(rows: Rows) -> Ratio:
     """A[i, 0]."""
-    return Ratio(rows.weights[:, :, 0])
+    return Ratio(rows.at_key(0))
 
 
 def special(rows: Rows) -> Ratio:
     """Σ A[i, j] over the special tokens j."""
-    return Ratio(rows.weights @ rows.setting.special.astype(rows.weights.dtype))
+    return Ratio(rows.sum_over(rows.setting.special[rows.block.keys].astype(rows.block.values.dtype)))
 
 
 def duplicate(rows: Rows) -> Ratio:
     """Σ A[i, j] over the earlier copies j of token i."""
-    return Ratio(np.vecdot(rows.weights, rows.earlier), rows.again)
+    return Ratio(rows.sum_over_copies(0), rows.again)
 
 
 def induction(rows: Rows) -> Ratio:
     """Σ A[i, j + 1] over the earlier copies j of token i."""
-    after = np.vecdot(rows.weights[:, :, 1:], rows.earlier[:, :-1])
-    return Ratio(after, rows.again)
+    return Ratio(rows.sum_over_copies(1), rows.again)
 
 
 def largest(rows: Rows) -> Ratio:
     """maxⱼ A[i, j]."""
-    return Ratio(rows.weights.max(axis=2))
+    block = rows.block
+    most = block.values.max(axis=2) if block.values.size else np.zeros(rows.sums.shape, rows.sums.dtype)
+    if block.values.shape[2] < block.n_keys:
+        most = np.maximum(most, 0)
+    return Ratio(block.times(most))

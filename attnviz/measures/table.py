@@ -37,7 +37,7 @@ class Measure:
             return "there are no queries or no keys"
         if self.needs in ("positions", "repeats") and not setting.placed:
             return "queries and keys are not the same tokens"
-        if self.needs == "repeats" and not setting.repeats:
+        if self.needs == "repeats" and not setting.copies.ranks.any():
             return "no token is repeated"
         if self.needs == "special" and not setting.special.any():
             return "there are no special tokens"

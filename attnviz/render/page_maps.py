@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnviz.arrays import Floats
-from attnviz.heatmap import Edges, Heatmap, tile_edges
+from attnviz.heatmap import Heatmap
 from attnviz.maps import AttentionMap
+from attnviz.pooling import Edges, tile_edges
 from attnviz.render.page_codes import Bits, encode, largest_error
 
 THUMBNAIL_TILES = 48

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from attnviz.arrays import Floats
-from attnviz.heatmap import Edges, Heatmap
+from attnviz.heatmap import Heatmap
 from attnviz.maps import AttentionMap, Head, Provenance, Value
+from attnviz.pooling import Edges
 from attnviz.render.colors import DEFAULT_COLORMAP, DEFAULT_DIVERGING
 from attnviz.render.ranges import Range, weight_range
 from attnviz.render.scale import DEFAULT_SCALE

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from attnviz.arrays import Array, namespace, quiet, to_numpy
 from attnviz.attention import EVERYTHING, Projections, Rule, attend, merge_heads, projected, split_heads
+from attnviz.blocks import BLOCK_BYTES
 from attnviz.errors import RequestError
 from attnviz.maps import (
-    BLOCK_BYTES,
     AttentionMap,
     ComputedWeights,
     Head,
@@ -56,10 +56,10 @@ class Projected:
         """
         heads, values = self._heads(), split_heads(v, self.n_heads)
         if _is_small(heads.shape):
-            block = heads.block(0, heads.shape[1])
+            block = heads.made(0, heads.shape[1])
             stored: Weights = StoredWeights(to_numpy(block))
             return (self._with_single(stored) if single else stored), merge_heads(attend(block, values))
-        outputs = [merge_heads(attend(heads.block(*rows), values)) for rows in block_ranges(heads.shape)]
+        outputs = [merge_heads(attend(heads.made(*rows), values)) for rows in block_ranges(heads.shape)]
         output = namespace(v).concat(outputs, axis=0)
         return (self._with_single(heads) if single else heads), output
 

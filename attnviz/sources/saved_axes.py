@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attnviz.arrays import Floats, to_numpy
+from attnviz.blocks import Block, Piece
 from attnviz.errors import RequestError
 from attnviz.sources.datafiles import from_bfloat16, sizes
 from attnviz.sources.saved_contents import SavedArray
@@ -44,6 +45,16 @@ class SavedWeights:
     def rows(self, start: int, stop: int) -> Floats:
         """Weights [head, stop − start, key] of queries `start` to `stop`."""
         return self.widen(np.asarray(self.array[:, start:stop]))
+
+    @property
+    def divisible(self) -> bool:
+        """Any part can be read by itself."""
+        return True
+
+    def block(self, piece: Piece, *, logits: bool = False) -> Block:
+        """The part, read and widened."""
+        head, last_head, start, stop = piece
+        return Block(self.widen(np.asarray(self.array[head:last_head, start:stop])), head, start)
 
 
 def layers_of(saved: SavedArray, batch: int | None, what: str) -> tuple[list[SavedWeights], str | None]:

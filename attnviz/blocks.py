@@ -1,0 +1,110 @@
+"""Block: weights of a few heads and neighbouring queries, as collectors see them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from attnviz.arrays import Floats
+
+BLOCK_BYTES = 4 << 20
+"""What one block takes: 2 to 5 MB stay in the cache; more is slower, less drowns in calls."""
+BLOCK_ROWS = 256
+_FEWEST_ROWS = 64
+"""A matrix product of fewer rows is slower for each of them, as the keys are read anew for each block."""
+
+
+@dataclass
+class Block:
+    """Weights of some heads and neighbouring queries, of the keys among which are all that are not 0; only lent.
+
+    The weights are `values` × `factor`: exponentials are divided by their sums only where that is needed.
+    """
+
+    values: Floats
+    """[head, row, key], from `key` on; weights of the keys before and after are 0."""
+    head: int = 0
+    """The index of the first head."""
+    start: int = 0
+    """The index of the first query."""
+    key: int = 0
+    """The index of the first key."""
+    n_keys: int = -1
+    """How many keys there are altogether; those of `values` unless given."""
+    factor: Floats | None = None
+    """[head, row], 0 for a row that attends to nothing; None for 1. With it, values are 0 or more, or no numbers."""
+    logits: Floats | None = None
+    """[head, row, key]: what `values` are the exponentials of, where it was asked for; finite where the value is 0."""
+
+    def __post_init__(self) -> None:
+        if self.n_keys < 0:
+            self.n_keys = self.values.shape[2]
+
+    @property
+    def heads(self) -> slice:
+        """The heads, by index."""
+        return slice(self.head, self.head + self.values.shape[0])
+
+    @property
+    def queries(self) -> slice:
+        """The queries, by index."""
+        return slice(self.start, self.start + self.values.shape[1])
+
+    @property
+    def keys(self) -> slice:
+        """The keys of `values`, by index."""
+        return slice(self.key, self.key + self.values.shape[2])
+
+    @cached_property
+    def sums(self) -> Floats:
+        """[head, row]: the sum of each row's weights."""
+        ones = np.ones(self.values.shape[2], self.values.dtype)
+        return self.times(self.values @ ones)
+
+    def times(self, sums: Floats) -> Floats:
+        """Sums [head, row] over `values`, as those over weights are."""
+        return sums if self.factor is None else sums * self.factor
+
+    @property
+    def weights(self) -> Floats:
+        """[head, row, key] of the keys of `values`."""
+        if self.factor is not None:
+            self.values *= self.factor[:, :, None]
+            self.factor = self.logits = None
+        return self.values
+
+    def whole(self) -> Floats:
+        """Weights [head, row, key] of all keys."""
+        if self.values.shape[2] == self.n_keys:
+            return self.weights
+        whole = np.zeros((*self.values.shape[:2], self.n_keys), self.values.dtype)
+        whole[:, :, self.keys] = self.weights
+        return whole
+
+
+class Piece(NamedTuple):
+    """The place of a block: heads and queries, from the first to before the last."""
+
+    head: int
+    last_head: int
+    start: int
+    stop: int
+
+
+def pieces(shape: tuple[int, int, int]) -> Iterator[Piece]:
+    """Pieces that cover weights [head, query, key], each of bounded size.
+
+    >>> list(pieces((2, 300, 4)))
+    [Piece(head=0, last_head=2, start=0, stop=256), Piece(head=0, last_head=2, start=256, stop=300)]
+    >>> len(list(pieces((2, 300, 1 << 20))))
+    10
+    """
+    n_heads, n_queries, n_keys = shape
+    row = 4 * max(1, n_keys)
+    heads = max(1, min(n_heads, BLOCK_BYTES // (row * _FEWEST_ROWS)))
+    rows = min(BLOCK_ROWS, max(_FEWEST_ROWS, BLOCK_BYTES // (row * heads)))
+    for head in range(0, n_heads, heads):
+        for start in range(0, n_queries, rows):
+            yield Piece(head, min(head + heads, n_heads), start, min(start + rows, n_queries))

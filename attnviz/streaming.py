@@ -1,0 +1,175 @@
+"""softmax(q kᵀ) of a block of rows in NumPy, near what the machine can do: what `attention_weights` does, for much.
+
+The scale goes into the queries; keys that no row of the block may attend to are not looked at, and of the others only
+those at the edges are masked; the exponentials are not divided by their sums, which is left to who needs it.
+"""
+
+import threading
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from attnviz.arrays import Floats
+from attnviz.attention import EVERYTHING, Rule
+from attnviz.blocks import Block, Piece
+
+_SAFE = {np.dtype(np.float32): 60.0, np.dtype(np.float64): 600.0}
+"""Exponentials of scores up to this size, and sums of a billion of them, neither overflow nor vanish."""
+_MASKED = -1e4
+"""A score whose exponential is 0, and finite, so that it times 0 is 0."""
+
+
+@dataclass(frozen=True)
+class Exponentials:
+    """The exponentials of scores, a block at a time; NumPy arrays of float32 or float64 throughout."""
+
+    q: Floats
+    """[head, query, d_head]."""
+    k: Floats
+    """[kv_head, key, d_head]."""
+    rule: Rule = EVERYTHING
+    scale: float | None = None
+    """1/√d_head unless given."""
+
+    @cached_property
+    def _factor(self) -> float:
+        return float(self.q.shape[-1]) ** -0.5 if self.scale is None else float(self.scale)
+
+    @cached_property
+    def safe(self) -> bool:
+        """Whether no score can be so large that its exponential needs the row's maximum taken off.
+
+        |q · k| ≤ |q| |k|, so that the largest norms tell.
+        """
+        mask = self.rule.mask
+        if mask is not None and mask.dtype != np.bool_:
+            return False
+        with np.errstate(over="ignore", invalid="ignore"):
+            q, k = (float(np.sqrt(np.vecdot(x, x).max(initial=0))) for x in (self.q, self.k))
+            return bool(q * k * abs(self._factor) <= _SAFE[self.q.dtype])
+
+    def block(self, piece: Piece, *, logits: bool = False, own: bool = False) -> Block:
+        """The exponentials of some heads and rows, in memory that the next call of this thread uses again.
+
+        Args:
+            piece: which.
+            logits: with what they are the exponentials of.
+            own: in new memory.
+        """
+        n_keys = self.k.shape[-2]
+        first, last = key_range(self.rule, piece.start, piece.stop, n_keys)
+        shape = piece.last_head - piece.head, piece.stop - piece.start, last - first
+        scores = np.empty(shape, self.q.dtype) if own else _lent("scores", shape, self.q.dtype)
+        values = _lent("values", shape, self.q.dtype) if logits else scores
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            self._scores(piece, first, last, scores)
+            masked = self._mask(piece, first, last, scores)
+            factor = self._exponentiate(scores, values, masked)
+        return Block(values, piece.head, piece.start, first, n_keys, factor, scores if logits else None)
+
+    def _scores(self, piece: Piece, first: int, last: int, out: Floats) -> None:
+        q = self.q[piece.head : piece.last_head, piece.start : piece.stop] * self._factor
+        group = self.q.shape[0] // self.k.shape[0]
+        if group == 1:
+            np.matmul(q, self.k[piece.head : piece.last_head, first:last].mT, out=out)
+            return
+        for i, head in enumerate(range(piece.head, piece.last_head)):
+            np.matmul(q[i], self.k[head // group, first:last].T, out=out[i])
+
+    def _mask(self, piece: Piece, first: int, last: int, scores: Floats) -> float | None:
+        """Put masked scores out of the way, and add what the mask adds; the value that was put there."""
+        rule = self.rule
+        fill = _MASKED if self.safe else float(np.finfo(scores.dtype).min) / 2
+        edges = _edges(rule, piece.start, piece.stop, first, last) if rule.mask is None and rule.keys is None else None
+        if edges is None:
+            allowed, bias = _rows_of(rule, piece, first, last, scores)
+            if bias is not None:
+                scores += bias
+            parts = [] if allowed is None else [(slice(0, last - first), allowed)]
+        else:
+            parts = [
+                (slice(a - first, b - first), _placed(rule, piece.start, piece.stop, a, b)) for a, b in edges if a < b
+            ]
+        for where, allowed in parts:
+            np.copyto(scores[:, :, where], fill, where=~allowed)
+        return fill if parts else None
+
+    def _exponentiate(self, scores: Floats, values: Floats, masked: float | None) -> Floats:
+        """exp(scores) into `values`; [head, row], 1 by the sum of each row, and 0 for rows without a key."""
+        dead: npt.NDArray[np.bool_] | None = None
+        if not self.safe and scores.size:
+            largest = scores.max(axis=2, keepdims=True)
+            dead = largest[:, :, 0] <= masked if masked is not None else None
+            np.subtract(scores, largest, out=scores)
+        np.exp(scores, out=values)
+        sums = values @ np.ones(values.shape[2], values.dtype)
+        factor = np.where(sums == 0, 0, 1 / sums)
+        return factor if dead is None else np.where(dead, 0, factor)
+
+
+_memory = threading.local()
+
+
+def _lent(name: str, shape: tuple[int, int, int], dtype: npt.DTypeLike) -> Floats:
+    """Memory of that shape, the same again for each call in this thread."""
+    size = int(np.prod(shape))
+    kept: npt.NDArray[np.uint8] | None = getattr(_memory, name, None)
+    n_bytes = size * np.dtype(dtype).itemsize
+    if kept is None or len(kept) < n_bytes:
+        kept = np.empty(n_bytes, np.uint8)
+        setattr(_memory, name, kept)
+    lent: Floats = kept[:n_bytes].view(dtype).reshape(shape)
+    return lent
+
+
+def key_range(rule: Rule, start: int, stop: int, n_keys: int) -> tuple[int, int]:
+    """The first key that a query from `start` to `stop` may attend to by its place, and after the last.
+
+    >>> key_range(Rule(causal=True), 4, 6, 9), key_range(Rule(causal=True, window=2), 4, 6, 9)
+    ((0, 6), (3, 6))
+    """
+    first, last = 0, n_keys
+    if rule.window is not None:
+        first, last = max(0, start - rule.window + 1), min(last, stop - 1 + rule.window)
+    if rule.causal:
+        last = min(last, stop)
+    return min(first, n_keys), max(min(first, n_keys), last)
+
+
+def _edges(rule: Rule, start: int, stop: int, first: int, last: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The two ranges of keys in which some query from `start` to `stop` may not attend, and another may."""
+    low, high = first, last
+    if rule.window is not None:
+        low, high = stop - rule.window, start + rule.window
+    if rule.causal:
+        high = min(high, start + 1)
+    low = min(max(low, first), last)
+    return (first, low), (max(low, min(high, last)), last)
+
+
+def _placed(rule: Rule, start: int, stop: int, first: int, last: int) -> npt.NDArray[np.bool_]:
+    """[row, key]: what a causal rule and a window allow."""
+    ahead = np.arange(first, last) - np.arange(start, stop)[:, None]
+    allowed = np.ones(ahead.shape, np.bool_)
+    if rule.causal:
+        allowed &= ahead <= 0
+    if rule.window is not None:
+        allowed &= np.abs(ahead) < rule.window
+    return allowed
+
+
+def _rows_of(rule: Rule, piece: Piece, first: int, last: int, scores: Floats) -> tuple[Any, Any]:
+    """What the whole rule allows, and what it adds to the scores, of the keys from `first` to `last`."""
+    mask = rule.mask
+    if mask is not None:
+        mask = mask[piece.head : piece.last_head] if mask.ndim == 3 and mask.shape[0] > 1 else mask
+        mask = mask[..., first:last]
+    keys = None if rule.keys is None else rule.keys[first:last]
+    allowed, bias = Rule(keys=keys, mask=mask).block(piece.start, piece.stop, last - first, scores)
+    if rule.causal or rule.window is not None:
+        placed = _placed(rule, piece.start, piece.stop, first, last)
+        allowed = placed if allowed is None else placed & allowed
+    return allowed, bias
