@@ -78,4 +78,5 @@ def _summed(block: Block, edges: Edges) -> Floats:
 
 def _largest(block: Block, edges: Edges) -> Floats:
     """[head, tile row, key]: the largest weight of the rows of each tile."""
-    return np.asarray(np.maximum.reduceat(block.weights, edges[:-1], axis=1))
+    weights = block.weights
+    return np.stack([weights[:, a:b].max(axis=1) for a, b in pairwise(edges.tolist())], axis=1)

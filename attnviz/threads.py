@@ -3,7 +3,10 @@
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Generic, TypeVar
+
+from attnviz.lazy import function
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -45,13 +48,22 @@ def in_order(
         return
     queue = _Queue(parts, work, take)
     threads = [threading.Thread(target=queue.run, daemon=True) for _ in range(n_threads - 1)]
-    for thread in threads:
-        thread.start()
-    queue.run()
-    for thread in threads:
-        thread.join()
+    with _one_thread_each():
+        for thread in threads:
+            thread.start()
+        queue.run()
+        for thread in threads:
+            thread.join()
     if queue.failures:
         raise queue.failures[0]
+
+
+def _one_thread_each() -> AbstractContextManager[Any]:
+    """While this lasts, matrix products take one thread: more would wait for each other."""
+    if os.environ.get("OPENBLAS_NUM_THREADS") == "1":  # as the command line sets it
+        return nullcontext()
+    limits: AbstractContextManager[Any] = function("threadpoolctl:threadpool_limits")(1, user_api="blas")
+    return limits
 
 
 class _Queue(Generic[Part, Result]):

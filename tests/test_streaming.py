@@ -1,0 +1,145 @@
+"""Blocks of rows made fast are what the plain maths gives, whatever the rule, the scores and the block."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnviz.arrays import Floats
+from attnviz.attention import Rule
+from attnviz.blocks import Piece
+from attnviz.streaming import Exponentials, key_range
+
+HEADS, GROUPS, N, D = 6, 3, 23, 5
+
+
+def reference(q: Any, k: Any, rule: Rule, scale: float | None = None) -> Floats:
+    """softmax in float64, written out: [head, query, key]."""
+    n_heads, n_queries, width = q.shape
+    result = np.zeros((n_heads, n_queries, k.shape[1]))
+    for head, i in np.ndindex(n_heads, n_queries):
+        keys = k[head // (n_heads // k.shape[0])].astype(float)
+        row = keys @ q[head, i].astype(float) * (width**-0.5 if scale is None else scale)
+        allowed = np.ones(len(row), bool)
+        for j in range(len(row)):
+            allowed[j] &= not rule.causal or j <= i
+            allowed[j] &= rule.window is None or abs(i - j) < rule.window
+        if rule.keys is not None:
+            allowed &= rule.keys
+        if rule.mask is not None:
+            mask = np.broadcast_to(rule.mask, (n_heads, n_queries, len(row)))[head, i]
+            if mask.dtype == bool:
+                allowed &= mask
+            else:
+                allowed &= mask > -1e9
+                row = row + np.where(allowed, mask, 0)
+        if allowed.any():
+            weights = np.where(allowed, np.exp(row - row[allowed].max(), where=allowed, out=np.zeros_like(row)), 0)
+            result[head, i] = weights / weights.sum()
+    return result
+
+
+def vectors(scale: float = 1.0, dtype: str = "float32", queries: int = N) -> tuple[Floats, Floats]:
+    rng = np.random.default_rng(3)
+    return (rng.normal(0, scale, (HEADS, queries, D)).astype(dtype), rng.normal(0, 1, (GROUPS, N, D)).astype(dtype))
+
+
+def random_mask(*shape: int) -> Any:
+    return np.random.default_rng(5).random(shape) > 0.4
+
+
+RULES = {
+    "everything": Rule(),
+    "causal": Rule(causal=True),
+    "window": Rule(window=4),
+    "causal window": Rule(causal=True, window=4),
+    "window of one": Rule(window=1),
+    "padding": Rule(keys=np.arange(N) < 17),
+    "causal padding": Rule(causal=True, keys=np.arange(N) >= 6),
+    "mask": Rule(mask=random_mask(N, N)),
+    "mask of one row": Rule(mask=random_mask(1, N)),
+    "mask by head": Rule(causal=True, mask=random_mask(HEADS, N, N)),
+    "bias": Rule(mask=np.random.default_rng(6).normal(0, 2, (N, N)).astype(np.float32)),
+    "bias that masks": Rule(window=9, mask=np.where(random_mask(N, N), 1.5, -np.inf).astype(np.float32)),
+    "dead rows": Rule(mask=np.arange(N)[:, None] * np.ones(N) % 3 > 0),
+    "nothing": Rule(mask=np.zeros((N, N), bool)),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("scale", [1.0, 300.0])  # small scores, and those that need their maximum taken off
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_block_is_what_the_plain_maths_gives(name: str, scale: float, dtype: str) -> None:
+    q, k = vectors(scale, dtype)
+    rule = RULES[name]
+    made = Exponentials(q, k, rule)
+    assert made.safe == (scale == 1.0 and "bias" not in name)
+    wanted = reference(q, k, rule)
+    tolerance = {"float32": 2e-6 if scale == 1.0 else 1e-4, "float64": 1e-12}[dtype]
+    for piece in (Piece(0, HEADS, 0, N), Piece(1, 4, 7, 12), Piece(5, 6, N - 1, N)):
+        for own in (True, False):
+            block = made.block(piece, own=own)
+            assert block.values.dtype == dtype
+            rows = wanted[piece.head : piece.last_head, piece.start : piece.stop]
+            np.testing.assert_allclose(block.sums, rows.sum(axis=2), atol=tolerance)
+            np.testing.assert_allclose(block.whole(), rows, atol=tolerance)
+
+
+@given(
+    n=st.integers(1, 20), m=st.integers(1, 20), start=st.integers(0, 19), rows=st.integers(1, 8),
+    causal=st.booleans(), window=st.one_of(st.none(), st.integers(1, 25)),
+)  # fmt: skip
+def test_any_rows_of_any_rule(n: int, m: int, start: int, rows: int, causal: bool, window: int | None) -> None:
+    start = min(start, n - 1)
+    stop = min(n, start + rows)
+    rng = np.random.default_rng(n * 100 + m)
+    q, k = rng.normal(size=(2, n, 3)), rng.normal(size=(2, m, 3))
+    rule = Rule(causal=causal, window=window)
+    block = Exponentials(q, k, rule).block(Piece(0, 2, start, stop))
+    wanted = reference(q, k, rule)[:, start:stop]
+    np.testing.assert_allclose(block.whole(), wanted, atol=1e-12)
+    outside = np.ones(m, bool)
+    outside[slice(*key_range(rule, start, stop, m))] = False
+    assert not wanted[:, :, outside].any()
+
+
+@pytest.mark.parametrize("scale", [1.0, 300.0])
+@pytest.mark.parametrize("name", ["everything", "causal", "mask", "bias that masks", "dead rows"])
+def test_values_are_the_exponentials_of_the_logits(name: str, scale: float) -> None:
+    q, k = vectors(scale)
+    block = Exponentials(q, k, RULES[name]).block(Piece(0, HEADS, 0, N), logits=True)
+    assert block.logits is not None
+    assert np.isfinite(block.logits).all()
+    np.testing.assert_allclose(block.values, np.exp(block.logits), rtol=1e-6)
+
+
+def test_memory_is_lent_until_the_next_block_and_kept_where_it_is_owned() -> None:
+    q, k = vectors()
+    made = Exponentials(q, k)
+    lent, own = made.block(Piece(0, 1, 0, 4)), made.block(Piece(0, 1, 0, 4), own=True)
+    kept = own.values.copy()
+    again = made.block(Piece(2, 3, 5, 9))
+    assert np.shares_memory(lent.values, again.values)
+    assert not np.shares_memory(own.values, again.values)
+    np.testing.assert_array_equal(own.values, kept)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_no_number_stays_in_its_row(bad: float) -> None:
+    q, k = vectors()
+    q[1, 3, 0] = bad
+    block = Exponentials(q, k, RULES["causal"]).block(Piece(0, HEADS, 0, N))
+    rows = np.asarray(np.isnan(block.weights).any(axis=2))
+    assert rows.sum() == 1
+    assert rows[1, 3]
+
+
+@pytest.mark.parametrize("scale", [59.0, 61.0, 1e4])
+def test_large_scores_neither_overflow_nor_vanish(scale: float) -> None:
+    q = np.array([[[scale], [-scale]]], np.float32)
+    k = np.array([[[1.0], [-1.0], [0.5]]], np.float32)
+    made = Exponentials(q, k, scale=1.0)
+    assert made.safe == (scale < 60)
+    np.testing.assert_allclose(made.block(Piece(0, 1, 0, 2)).weights, reference(q, k, Rule(), 1.0), atol=1e-6)
