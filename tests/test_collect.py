@@ -13,6 +13,7 @@ import attnviz
 from attnviz.arrays import Floats
 from attnviz.blocks import Block
 from attnviz.check import AttentionCheck
+from attnviz.cli.progress import Progress
 from attnviz.collect import Collector, HeatmapCollector, RecordCollector, collect
 from attnviz.errors import RequestError
 from attnviz.faults import RowFaults
@@ -295,7 +296,7 @@ TILED: dict[type[Collector[Any]], Callable[[], Collector[Any]]] = {
     RolloutCollector: lambda: RolloutCollector(512),
     MeasureCollector: lambda: MeasureCollector(["previous", "largest"]),  # every measure at length has its own test
 }
-WHOLE = {RecordCollector, Log}
+WHOLE = {RecordCollector, Log, Progress}
 """Collectors whose result is as large as the attention itself, or nothing."""
 
 
