@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from attnviz._version import __version__
+from attnviz.cli.command import quicken
 from attnviz.cli.messages import complain
 from attnviz.errors import AttnvizError
 from attnviz.lazy import function
@@ -44,6 +45,11 @@ COMMANDS = {
 
 class Commands(TyperGroup):
     """The commands, and the library's errors as one line on standard error and an exit code."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read `args` into the context's parameters."""
+        quicken(self.get_params(ctx))
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names of the commands."""

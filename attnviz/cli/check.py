@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from attnviz.check import KINDS, AttentionCheck, Fault, fault_fields
+from attnviz.cli.command import Command
 from attnviz.cli.grouped import grouped
 from attnviz.cli.messages import note
 from attnviz.cli.options import HeadOptions, InputOptions, OutputOptions, ProseOptions
@@ -41,7 +42,7 @@ class CheckOptions:
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(cls=Command)
 @grouped
 def check(what: InputOptions, which: HeadOptions, how: CheckOptions, where: OutputOptions, look: ProseOptions) -> None:
     """Report what is wrong with attention; exit with 1 if anything is.

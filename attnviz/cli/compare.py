@@ -9,6 +9,7 @@ import typer
 
 from attnviz._version import __version__
 from attnviz.boards.differences import comparison_board
+from attnviz.cli.command import Command
 from attnviz.cli.grouped import grouped
 from attnviz.cli.inputs import STDIN, read_texts
 from attnviz.cli.messages import note
@@ -77,7 +78,7 @@ class ChangeOptions:
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command(name="compare")
+@app.command(name="compare", cls=Command)
 @grouped
 def compare_command(
     what: SidesOptions,

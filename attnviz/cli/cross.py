@@ -2,6 +2,7 @@
 
 import typer
 
+from attnviz.cli.command import Command
 from attnviz.cli.grouped import grouped
 from attnviz.cli.options import CrossOptions, HeadOptions, LookOptions, OutputOptions, ViewOptions
 from attnviz.cli.outputs import parse_outputs
@@ -11,7 +12,7 @@ from attnviz.cli.sources import mask_files, open_cross
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command(no_args_is_help=True)
+@app.command(cls=Command, no_args_is_help=True)
 @grouped
 def cross(what: CrossOptions, which: HeadOptions, view: ViewOptions, where: OutputOptions, how: LookOptions) -> None:
     """Show cross-attention: rows of the target, columns of the source.

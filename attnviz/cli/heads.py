@@ -2,6 +2,7 @@
 
 import typer
 
+from attnviz.cli.command import Command
 from attnviz.cli.grouped import grouped
 from attnviz.cli.options import HeadOptions, InputOptions, LookOptions, OutputOptions, ViewOptions
 from attnviz.cli.outputs import parse_outputs
@@ -11,7 +12,7 @@ from attnviz.cli.sources import files_of, open_source
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(cls=Command)
 @grouped
 def heads(what: InputOptions, which: HeadOptions, view: ViewOptions, where: OutputOptions, how: LookOptions) -> None:
     """Show the attention heads of a model on a text, side by side.

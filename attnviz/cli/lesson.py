@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from attnviz.boards.lessons import lesson_board
+from attnviz.cli.command import Command
 from attnviz.cli.grouped import grouped
 from attnviz.cli.inputs import typed
 from attnviz.cli.options import LookOptions, OutputOptions, PlaceOptions
@@ -58,7 +59,7 @@ class LessonOptions:
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(cls=Command)
 @grouped
 def lesson(what: LessonOptions, place: PlaceOptions, where: OutputOptions, how: LookOptions) -> None:
     """Work through a lesson about attention, step by step.

@@ -8,6 +8,7 @@ import typer
 
 from attnviz.arrays import Floats
 from attnviz.boards.measures import measures_board
+from attnviz.cli.command import Command
 from attnviz.cli.grouped import grouped
 from attnviz.cli.messages import note
 from attnviz.cli.options import HeadOptions, InputOptions, LookOptions, OutputOptions
@@ -44,7 +45,7 @@ class MeasureOptions:
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(cls=Command)
 @grouped
 def metrics(what: InputOptions, which: HeadOptions, by: MeasureOptions, where: OutputOptions, how: LookOptions) -> None:
     """Measure the attention of every head, and rank the heads.

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.cells import cell_len
 
+from attnviz.cli.command import Command
 from attnviz.sources.inventory import EXTRAS, RunnableBackend, RunnableModel, backends_here, installed, models_here
 from attnviz.tokens import visible
 
@@ -19,7 +20,7 @@ _TERMINAL = ListFormat("terminal")
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(cls=Command)
 def models(
     format_: Annotated[ListFormat, typer.Option("--format", help="A list to read, or json.")] = _TERMINAL,
 ) -> None:

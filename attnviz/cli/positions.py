@@ -4,6 +4,7 @@ import typer
 
 from attnviz._version import __version__
 from attnviz.boards.encoding import TEXT_TILES, encoding_board
+from attnviz.cli.command import Command
 from attnviz.cli.grouped import grouped
 from attnviz.cli.options import EncodingOptions, LookOptions, OutputOptions
 from attnviz.cli.outputs import parse_outputs
@@ -17,7 +18,7 @@ SCHEMA = "attnviz-positions/1"
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(cls=Command)
 @grouped
 def positions(what: EncodingOptions, where: OutputOptions, how: LookOptions) -> None:
     """Show the sinusoidal encoding of positions.
