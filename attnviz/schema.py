@@ -120,6 +120,7 @@ def _token_fields(axis: str, tokens: Tokens) -> dict[str, Any]:
         f"{axis}_text": list(tokens.text),
         f"{axis}_spans": [list(span) for span in tokens.spans],
         f"{axis}_special": list(tokens.special),
+        **({} if tokens.positions is None else {f"{axis}_positions": list(tokens.positions)}),
     }
 
 
@@ -239,6 +240,7 @@ def _tokens_from(axis: str, plain: Mapping[str, Any]) -> Tokens:
         _list_of(str, f"{axis}_text", plain),
         tuple((first, last) for first, last in spans),
         _list_of(bool, f"{axis}_special", plain),
+        _list_of(int, f"{axis}_positions", plain) if f"{axis}_positions" in plain else None,
     )
 
 

@@ -28,11 +28,15 @@ class Tokens:
     spans: tuple[Span, ...]
     special: tuple[bool, ...]
     """True for what the tokenizer adds: [CLS], [SEP]."""
+    positions: tuple[int, ...] | None = None
+    """Where in the whole text each token is; None where they are counted from 0, with none left out."""
 
     def __post_init__(self) -> None:
         sizes = [len(part) for part in (self.pieces, self.text, self.spans, self.special)]
         if len(set(sizes)) > 1:
             raise ValueError(f"pieces, text, spans and special differ in length: {sizes}")
+        if self.positions is not None and len(self.positions) != len(self):
+            raise ValueError(f"{len(self.positions)} positions of {len(self)} tokens")
 
     def __len__(self) -> int:
         return len(self.pieces)
@@ -48,18 +52,23 @@ class Tokens:
         return cls(pieces, pieces, ((0, 0),) * len(pieces), (False,) * len(pieces))
 
     def pick(self, indices: Sequence[int]) -> "Tokens":
-        """The tokens at `indices`, in that order.
+        """The tokens at `indices`, in that order; they keep their positions.
 
-        >>> Tokens.of("abc").pick([2, 0]).text
-        ('c', 'a')
+        >>> Tokens.of("abc").pick([2, 0]).text, Tokens.of("abc").pick([1, 2]).positions
+        (('c', 'a'), (1, 2))
         """
-
+        positions = tuple(map(self.position, indices))
         return Tokens(
             tuple(self.pieces[i] for i in indices),
             tuple(self.text[i] for i in indices),
             tuple(self.spans[i] for i in indices),
             tuple(self.special[i] for i in indices),
+            None if positions == tuple(range(len(positions))) else positions,
         )
+
+    def position(self, index: int) -> int:
+        """Where in the whole text the token at `index` is."""
+        return index if self.positions is None else self.positions[index]
 
     def find(self, wanted: str) -> tuple[int, ...]:
         """Where `wanted` is: the position, where it is an integer, else every token whose piece or shown text it is.
@@ -78,11 +87,7 @@ class Tokens:
         ((0, 1), (1,))
         """
         if re.fullmatch(r"-?[0-9]{1,18}", wanted):  # other digits and longer numbers are no positions
-            position = int(wanted)
-            if -len(self) <= position < len(self):
-                return (position % len(self),)
-            there = f"positions go from 0 to {len(self) - 1}" if len(self) else "there are no tokens"
-            raise RequestError(f"no query {wanted}: {there}")
+            return (self._at(int(wanted)),)
         forms: tuple[Callable[[str], str], ...] = (str, str.casefold, visible)
         for form in forms:  # as it is typed, else in any case, else as it is shown
             triples = zip(self.pieces, self.text, map(_without_blanks, self.text), strict=True)
@@ -95,6 +100,17 @@ class Tokens:
         known = ", ".join(visible(text) for text in dict.fromkeys(self.text[:40]))
         more = ", …" if len(self) > 40 else ""
         raise RequestError(f"no query token {visible(wanted)!r}: the tokens are {known}{more}")
+
+    def _at(self, position: int) -> int:
+        """The index of the token at a position, one below 0 counted from the end."""
+        if -len(self) <= position < 0:
+            return position + len(self)
+        if self.positions is None and 0 <= position < len(self):
+            return position
+        if self.positions is not None and position in self.positions:
+            return self.positions.index(position)
+        there = f"positions go from {self.position(0)} to {self.position(len(self) - 1)}" if len(self) else ""
+        raise RequestError(f"no query {position}: {there or 'there are no tokens'}")
 
     def words(self) -> tuple[range, ...]:
         """The tokens word by word, as their pieces tell: ranges of neighbours that cover them all.

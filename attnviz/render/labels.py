@@ -161,8 +161,8 @@ def guarded(text: str, encoding: str) -> str:
     return f"{_LRM}{text}{_LRM}" if can_write(_LRM, encoding) else text
 
 
-def distinct(labels: Sequence[str], width: int, sign: str = "…") -> list[str]:
-    """Labels of at most `width` cells, those that would look alike with their positions.
+def distinct(labels: Sequence[str], width: int, sign: str = "…", positions: Sequence[int] | None = None) -> list[str]:
+    """Labels of at most `width` cells, those that would look alike with their positions: their numbers, unless given.
 
     >>> distinct(["the", "cat", "the"], 8), distinct(["internal", "internet"], 7)
     (['the 0', 'cat', 'the 2'], ['inte… 0', 'inte… 1'])
@@ -172,7 +172,8 @@ def distinct(labels: Sequence[str], width: int, sign: str = "…") -> list[str]:
     while alike := _alike(cut) - marked:
         marked |= alike
         for i in alike:
-            cut[i] = f"{elide(labels[i], max(1, width - len(f' {i}')), sign)} {i}"
+            mark = f" {i if positions is None else positions[i]}"
+            cut[i] = f"{elide(labels[i], max(1, width - len(mark)), sign)}{mark}"
     return cut
 
 

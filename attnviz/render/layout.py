@@ -561,6 +561,8 @@ def tile_note(panels: Sequence[Panel], say: Say = IN_ENGLISH) -> str:
         return ""
     sizes = f"{rows} × {columns}" if rows == columns else f"{rows} {panel.rows.name} × {columns} {panel.columns.name}"
     sizes = str(rows * columns) if 1 in (rows, columns) else sizes
+    if panel.pool == "max":
+        return say("each cell is the largest weight of {sizes} tokens", sizes=sizes)
     if len(steps) > 1:
         return say("each cell is the mean of up to {sizes} tokens", sizes=sizes)
     return say("each cell is the mean of {sizes} tokens", sizes=sizes)

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from attnviz.arrays import Floats
 from attnviz.heatmap import Heatmap
 from attnviz.maps import AttentionMap, Head, Provenance, Value
-from attnviz.pooling import Edges
+from attnviz.pooling import Edges, Pool
 from attnviz.render.colors import DEFAULT_COLORMAP, DEFAULT_DIVERGING
 from attnviz.render.ranges import Range, weight_range
 from attnviz.render.scale import DEFAULT_SCALE
@@ -49,11 +49,21 @@ class Axis:
     else names a row, such as a number."""
     step: int = 1
     """The tokens that a tile stands for; 1 where every tile is one token."""
+    positions: tuple[int, ...] | None = None
+    """Where in the text each row or column begins; None where all of it stands along the axis."""
 
     @property
     def of_tokens(self) -> bool:
         """Whether tokens stand along it: they have positions, and none of them looks like nothing."""
         return self.name in ("query", "key", "token")
+
+    def position(self, i: int) -> int:
+        """Where in the text row or column `i` begins.
+
+        >>> Axis("key", ("0–29", "30–59"), 30).position(1), Axis("key", ("a", "b"), 1, (7, 8)).position(1)
+        (30, 8)
+        """
+        return i * self.step if self.positions is None else self.positions[i]
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,8 @@ class Panel:
     """[row, column]; NaN for a value that is not a number."""
     rows: Axis
     columns: Axis
+    pool: Pool = "mean"
+    """What a tile is of the values that it stands for."""
 
 
 @dataclass(frozen=True)
@@ -134,11 +146,13 @@ def token_axis(name: str, tokens: Tokens, edges: Edges) -> Axis:
     >>> token_axis("key", Tokens.of("abc"), np.array([0, 2, 3])).labels
     ('0–1', '2')
     """
+    firsts, lasts = ([tokens.position(i) for i in some.tolist()] for some in (edges[:-1], edges[1:] - 1))
+    positions = None if tokens.positions is None else tuple(firsts)
     if len(edges) - 1 == len(tokens):
-        return Axis(name, tokens.text)
-    spans = zip(edges[:-1].tolist(), (edges[1:] - 1).tolist(), strict=True)
+        return Axis(name, tokens.text, positions=positions)
+    spans = zip(firsts, lasts, strict=True)
     labels = tuple(str(first) if first == last else f"{first}–{last}" for first, last in spans)
-    return Axis(name, labels, int(edges[1] - edges[0]))
+    return Axis(name, labels, int(edges[1] - edges[0]), positions)
 
 
 def caption_of(provenance: Provenance, n_tokens: int) -> str:
@@ -183,7 +197,7 @@ def heads_board(
         rows = token_axis("query", one.map.query, one.query_edges)
         columns = token_axis("key", one.map.key, one.key_edges)
         panels = tuple(
-            Panel(head_title(head) + _hidden(one, i), one.values[i], rows, columns)
+            Panel(head_title(head) + _hidden(one, i), one.values[i], rows, columns, one.pool)
             for i, head in enumerate(one.map.heads)
         )
         groups.append(Group(layer_title(one.map), panels))
@@ -202,7 +216,7 @@ def queries_board(heatmaps: Sequence[Heatmap], caption: str, *, scale: str = DEF
         columns = token_axis("key", one.map.key, one.key_edges)
         queries = token_axis("query", one.map.query, one.query_edges).labels
         panels = tuple(
-            Panel(f"query {visible(text)}", one.values[:, i], rows, columns) for i, text in enumerate(queries)
+            Panel(f"query {visible(text)}", one.values[:, i], rows, columns, one.pool) for i, text in enumerate(queries)
         )
         groups.append(Group(layer_title(one.map), panels))
     return Board(caption, tuple(groups), weight_range([one.values for one in heatmaps]), "queries", scale)

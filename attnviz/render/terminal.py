@@ -172,12 +172,12 @@ def _last_with_its_keys(board: Board, i: int) -> bool:
 def _key_list(group: Group, style: TerminalStyle) -> list[Line]:
     """All keys with their positions, where cells stand for single ones that are more than their positions."""
     keys = group.panels[0].columns
-    named_by_position = keys.labels == tuple(map(str, range(len(keys.labels))))
+    named_by_position = keys.labels == tuple(str(keys.position(i)) for i in range(len(keys.labels)))
     if keys.step > 1 or not keys.of_tokens or named_by_position:
         return []
     same = keys.labels == group.panels[0].rows.labels
     texts = (elide(style.token(text), style.columns // 2, style.signs.ellipsis) for text in keys.labels)
-    items = [f"{i} {text}" for i, text in enumerate(texts)]
+    items = [f"{keys.position(i)} {text}" for i, text in enumerate(texts)]
     which = style.say("tokens") if same else style.say("keys")
     items[0] = f"{style.own(which)}: {items[0]}"
     return [*map(text_line, wrapped(items, style.columns, "  ")), []]

@@ -95,6 +95,8 @@ def pooled_facts(panels: Sequence[Panel], style: TerminalStyle) -> list[str]:
         return []
     either = style.say("or")
     sizes = f" {either} ".join(f"{rows} × {columns}" for rows, columns in steps)
+    if panels[0].pool == "max":
+        return [style.own(style.say("each cell is the largest weight of {sizes} tokens", sizes=sizes))]
     return [style.own(style.say("each cell is the mean of {sizes} tokens", sizes=sizes))]
 
 

@@ -62,8 +62,6 @@ class Part:
     panel: Panel
     shades: Floats
     """How far along the colours each value is [row, column]."""
-    first: int
-    """The first of the columns."""
 
 
 def parts(group: Group, pen: Pen) -> list[Part]:
@@ -75,14 +73,15 @@ def _parts(panel: Panel, pen: Pen) -> list[Part]:
     shades, labels = pen.shades(panel.values), panel.columns.labels
     most = _columns_of_part(panel, pen)
     if len(labels) <= most:
-        return [Part(panel, shades, 0)]
+        return [Part(panel, shades)]
     found = []
     for start in range(0, len(labels), most):
-        columns = replace(panel.columns, labels=labels[start : start + most])
-        stop = start + len(columns.labels)
-        title = f"{panel.title}, columns {start * columns.step} to {stop * columns.step - 1}".removeprefix(", ")
-        values = panel.values[:, start:stop]
-        found.append(Part(Panel(title, values, panel.rows, columns), shades[:, start:stop], start))
+        stop = min(start + most, len(labels))
+        positions = tuple(map(panel.columns.position, range(start, stop)))
+        columns = replace(panel.columns, labels=labels[start:stop], positions=positions)
+        title = f"{panel.title}, columns {positions[0]} to {positions[-1] + columns.step - 1}".removeprefix(", ")
+        one = replace(panel, title=title, values=panel.values[:, start:stop], columns=columns)
+        found.append(Part(one, shades[:, start:stop]))
     return found
 
 
@@ -164,14 +163,15 @@ def row_labels(axis: Axis, mode: Mode, style: TerminalStyle, width: int) -> list
         return [elide(style.own(_span(span)), width, sign) for span in spans]
     tokens = label_texts(axis, style)
     if mode is Mode.NUMBERS:
-        return distinct(tokens, width, sign) if axis.of_tokens else [elide(text, width, sign) for text in tokens]
+        alike = distinct(tokens, width, sign, axis.positions)
+        return alike if axis.of_tokens else [elide(text, width, sign) for text in tokens]
     if not axis.of_tokens:
         return [elide(" ".join(tokens[i : i + per_line]), width, sign) for i in range(0, len(tokens), per_line)]
-    figures = len(str(max(0, len(tokens) - 1)))
+    figures = len(str(axis.position(len(tokens) - 1))) if tokens else 1
     labels = []
     for i in range(0, len(tokens), per_line):
         text = elide(" ".join(tokens[i : i + per_line]), width - figures - 1, sign)
-        labels.append(f"{i:>{figures}} {text}")
+        labels.append(f"{axis.position(i):>{figures}} {text}")
     return labels
 
 
@@ -238,20 +238,20 @@ def _columns_line(part: Part, layout: Layout, pen: Pen) -> str:
     labels = label_texts(axis, style)
     if layout.mode is not Mode.NUMBERS:
         if axis.of_tokens or axis.step > 1:
-            return ticks(len(axis.labels), part.first, axis.step, layout.cell)
+            return ticks(axis, layout.cell)
         return _placed([elide(label, MOST_LABEL, style.signs.ellipsis) for label in labels], layout.cell)
     sign = style.signs.ellipsis if layout.cell > LEAST_LABEL else ""
     before = 0.5 if style.color and pen.span.of_weights else 1
     return "".join(justify(elide(label, layout.cell - 1, sign), layout.cell, before) for label in labels)
 
 
-def ticks(n: int, first: int, step: int, cell: int) -> str:
+def ticks(axis: Axis, cell: int) -> str:
     """Positions above the columns where they begin, as many as have room.
 
-    >>> ticks(12, 0, 1, 1), ticks(4, 0, 30, 2)
+    >>> ticks(Axis("key", ("",) * 12), 1), ticks(Axis("key", ("",) * 4, 30), 2)
     ('0    5    10', '0   60')
     """
-    return _placed([str((first + i) * step) for i in range(n)], cell)
+    return _placed([str(axis.position(i)) for i in range(len(axis.labels))], cell)
 
 
 def _placed(marks: Sequence[str], cell: int) -> str:

@@ -26,7 +26,7 @@ def table_lines(panel: Panel, pen: Pen) -> list[Line]:
     label = widest(rows)
     most = min(_MOST_KEY, style.columns - label - 1)
     texts = list(map(style.own, panel.columns.labels)) if panel.columns.step > 1 else label_texts(panel.columns, style)
-    keys = distinct(texts, most, sign) if any(texts) else texts
+    keys = distinct(texts, most, sign, panel.columns.positions) if any(texts) else texts
     number = style.precision + 2 if pen.span.of_weights else pen.digits.width(panel.values)
     widths = [min(most, max(cell_len(key), number)) for key in keys]
     shades = pen.shades(panel.values)
