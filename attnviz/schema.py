@@ -90,23 +90,28 @@ def flat(fields: Fields) -> Fields:
 
 def _fields_of(maps: Sequence[AttentionMap]) -> Fields:
     """The fields of maps that one array can hold."""
-    first, weights = maps[0], AttentionRecord(tuple(maps), {}).weights
-    plain = {
+    weights = AttentionRecord(tuple(maps), {}).weights
+    outputs = [one.output for one in maps if one.output is not None]
+    arrays = {"weights": weights}
+    if len(outputs) == len(maps):
+        arrays["output"] = np.stack(outputs)
+    return Fields(said_of(maps, str(weights.dtype)), arrays)
+
+
+def said_of(maps: Sequence[AttentionMap], dtype: str) -> dict[str, Any]:
+    """What is said of maps that one array of numbers can hold: layers, heads, tokens."""
+    first = maps[0]
+    return {
         "layers": [one.layer for one in maps],
         "heads": list(first.heads),
         "names": [one.name for one in maps],
         "stack": first.stack,
         "kind": first.kind,
         "keys_left_out": first.cut,
-        "dtype": str(weights.dtype),
+        "dtype": dtype,
         **_token_fields("query", first.query),
         **_token_fields("key", first.key),
     }
-    outputs = [one.output for one in maps if one.output is not None]
-    arrays = {"weights": weights}
-    if len(outputs) == len(maps):
-        arrays["output"] = np.stack(outputs)
-    return Fields(plain, arrays)
 
 
 def _shared(one: AttentionMap) -> tuple[object, ...]:

@@ -184,6 +184,8 @@ def _record(options: InputOptions, which: HeadOptions, *, single: bool) -> Atten
     """The attention of one side."""
     source = open_source(options)
     selection = Selection.parse(which.layer, which.head, source.layers, source.heads)
+    if source.n_subjects > 1:
+        raise RequestError(f"the text is {source.n_subjects} windows: compare takes one; leave out --stride")
     (subject,) = source.subjects()
     collector, faults = RecordCollector(), RowFaults()
     maps = subject.maps(selection.layers_or(source.layers), single=single)

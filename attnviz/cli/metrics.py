@@ -64,7 +64,7 @@ def metrics(what: InputOptions, which: HeadOptions, by: MeasureOptions, where: O
     source = open_source(what)
     collector = MeasureCollector(MEASURES if any(output.holds_numbers for output in outputs) else names)
     selection = Selection.parse(which.layer, which.head, source.layers, source.heads)
-    whole = len(source.texts) == 1 and which.layer is None and which.head is None
+    whole = source.n_subjects == 1 and which.layer is None and which.head is None
     rollout = RolloutCollector(ROLLED_TOKENS if whole and any(output.holds_numbers for output in outputs) else 0)
     measured = _measure(source, selection, [collector, rollout])
     tables = collector.result()

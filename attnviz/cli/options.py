@@ -34,7 +34,7 @@ Width = Annotated[
 ]
 
 _HEADS = Over("heads")
-_COLORS, _LINEAR = ColorMap(DEFAULT_COLORMAP), ColorScale(DEFAULT_SCALE)
+_COLORS = ColorMap(DEFAULT_COLORMAP)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -74,6 +74,10 @@ class TextOptions:
     truncate: Annotated[
         bool, typer.Option("--truncate", help="Keep the first tokens of a text too long for the model.")
     ] = False
+    stride: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", show_default=False, help="Cut it into windows that begin N tokens apart."),
+    ] = None
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -231,6 +235,21 @@ class ViewOptions:
         str | None,
         typer.Option(show_default=False, help="Only the rows of this token, all its repeats, or of this position."),
     ] = None
+    start: Annotated[
+        str | None,
+        typer.Option("--from", metavar="N", show_default=False, help="Only from token N on, or from character cN on."),
+    ] = None
+    stop: Annotated[
+        str | None, typer.Option("--to", metavar="N", show_default=False, help="Up to before token N, or character cN.")
+    ] = None
+    tiles: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", show_default=False, help="Pool longer maps to N tiles a side, in files too."),
+    ] = None
+    pool: Annotated[
+        Literal["mean", "max"] | None,
+        typer.Option(show_default="mean", help="What a tile is of its weights: their mean, or the largest."),
+    ] = None
     hide_special: Annotated[
         bool, typer.Option("--hide-special", help="Leave out [CLS], [SEP] and the like, and say what they took.")
     ] = False
@@ -284,8 +303,12 @@ class LookOptions:
 
     cmap: Annotated[ColorMap, typer.Option(help="Colours of the heatmaps.")] = _COLORS
     color_scale: Annotated[
-        ColorScale, typer.Option(help="How colours follow the weights; row and rank are relative.")
-    ] = _LINEAR
+        ColorScale | None,
+        typer.Option(
+            show_default=f"{DEFAULT_SCALE}, of pooled maps log, in text sqrt",
+            help="How colours follow the weights; row and rank are relative.",
+        ),
+    ] = None
     font: Annotated[
         Path | None, typer.Option(show_default=False, help="A font file for pictures, used before all others.")
     ] = None

@@ -90,8 +90,8 @@ def parse_outputs(
     return outputs
 
 
-def refuse_several(n_texts: int, outputs: Sequence[Output]) -> None:
-    """See that the results of so many texts may go into each output.
+def refuse_several(n_texts: int, outputs: Sequence[Output], what: str = "sentences") -> None:
+    """See that the results of so many texts may go into each output; `what` they are called.
 
     Raises:
         RequestError: one of them takes a single text.
@@ -100,7 +100,7 @@ def refuse_several(n_texts: int, outputs: Sequence[Output]) -> None:
         if n_texts > 1 and not output.takes_several and output.format is not None:
             name = output.format.name
             raise RequestError(
-                f"{n_texts} sentences cannot go into one {name}: use jsonl, or a name with {{n}} for a file each,"
+                f"{n_texts} {what} cannot go into one {name}: use jsonl, or a name with {{n}} for a file each,"
                 f" such as -o '{{n}}.{name}'"
             )
 

@@ -8,16 +8,20 @@ from attnviz.cli.options import ViewOptions
 from attnviz.cli.outputs import Output
 from attnviz.cli.sources import Source
 from attnviz.errors import RequestError
-from attnviz.heatmap import Heatmap
+from attnviz.heatmap import Heatmap, Pool
 from attnviz.maps import AttentionMap, Provenance
 from attnviz.reduce import Way, over_heads, over_layers, rollout
 from attnviz.render.panels import Board, Look, heads_board, queries_board
-from attnviz.select import ALL, Selection, without_special
+from attnviz.render.scale import DEFAULT_SCALE
+from attnviz.select import ALL, Selection
 from attnviz.sources.model import Prepared
-from attnviz.tokens import Tokens
+from attnviz.stretch import Stretch
+from attnviz.tokens import Tokens, visible
 from attnviz.words import into_words, merged
 
 _ROLLOUT = "rollout"
+_OF_TILES, _OF_TILES_IN_TEXT = "log", "sqrt"
+"""The colour scales of pooled maps, unless another is asked for; text has too few shades for powers of ten."""
 
 
 @dataclass(frozen=True)
@@ -25,20 +29,37 @@ class Request:
     """What is to be shown of each text, and how.
 
     Raises:
-        RequestError: `over` is said and nothing is put together over it.
+        RequestError: something is said that changes nothing: `over` where nothing is put together over it.
     """
 
     source: Source
     selection: Selection
     view: ViewOptions
     look: Look
-    color_scale: str
+    color_scale: str | None
+    """What was asked for."""
     layer: str | None
     """What was typed for the layers."""
 
     def __post_init__(self) -> None:
         if self.view.over != "heads" and self.view.reduce in (None, _ROLLOUT):
             raise RequestError(f"--over {self.view.over} is for --reduce mean or max: add one, or leave it out")
+
+    @property
+    def stretch(self) -> Stretch | None:
+        """Which part of the text is seen; None for all of it."""
+        told = self.view.start is not None or self.view.stop is not None
+        return Stretch(self.view.start, self.view.stop) if told else None
+
+    @property
+    def picks_rows(self) -> bool:
+        """Whether not all rows are seen."""
+        return self.view.query is not None or self.stretch is not None
+
+    @property
+    def pool(self) -> Pool:
+        """What a tile is of its weights."""
+        return self.view.pool or "mean"
 
     @property
     def overview(self) -> bool:
@@ -58,6 +79,16 @@ class Request:
             said["reduce"] = self.view.reduce.value
             said |= {} if self.view.reduce == _ROLLOUT else {"over": self.view.over.value}
         return said
+
+    def placed(self, prepared: Prepared) -> Provenance:
+        """Which part of the text is seen, in positions, and how it is pooled."""
+        said: dict[str, int | str] = {}
+        if self.stretch is not None:
+            tokens = self.tokens(prepared.tokens)
+            seen = self.stretch.of(tokens)
+            said = {"from": tokens.position(seen[0]), "to": tokens.position(seen[-1]) + 1}
+        said |= {} if self.view.tiles is None else {"tiles": self.view.tiles}
+        return said | ({} if self.view.pool is None else {"pool": self.view.pool})
 
     def layers(self, output: Output) -> frozenset[int]:
         """The layers shown: of machines' outputs every one, of people's the first, where heads differ most plainly.
@@ -90,20 +121,28 @@ class Request:
         return merged(tokens)[0] if self.view.words else tokens
 
     def check_query(self, prepared: Prepared) -> None:
-        """See that the query asked for is among the tokens, of either text where there are two.
+        """See that what is to be seen is among the tokens: the query, of either text where there are two.
 
         Raises:
             RequestError: it is not.
         """
+        tokens, keys = self.tokens(prepared.tokens), self.tokens(prepared.key_tokens)
+        seen = None if self.stretch is None else self.stretch.of(tokens)
         if self.view.query is None:
             return
-        tokens, keys = self.tokens(prepared.tokens), self.tokens(prepared.key_tokens)
         if prepared.tokens is prepared.key_tokens or not self._finds(keys):
-            tokens.find(self.view.query)
+            found = tokens.find(self.view.query)
+            if seen is not None and not set(found) & set(seen):
+                raise RequestError(f"no query {visible(self.view.query)} in the stretch {self.stretch}: widen it")
 
-    def count_queries(self, tokens: Tokens) -> int:
-        """How many of the tokens are the query asked for."""
-        return len(tokens.find(self.view.query or "")) if self._finds(tokens) else 0
+    def count(self, prepared: Prepared) -> tuple[int, int]:
+        """How many queries and keys are seen of the attention between the tokens."""
+        query, key = self.tokens(prepared.tokens), self.tokens(prepared.key_tokens)
+        alone = prepared.tokens is prepared.key_tokens
+        if not self._finds(query):
+            return 0, len(key)
+        queries, keys = self._seen(query, query if alone else key, alone=alone, of_target=True)
+        return len(query if queries is None else queries), len(key if keys is None else keys)
 
     def _finds(self, tokens: Tokens) -> bool:
         try:
@@ -121,11 +160,14 @@ class Request:
         """
         chosen = map(self.selection.heads_of, maps)
         chosen = map(into_words, chosen) if self.view.words else chosen
-        if not crosses:
-            return map(self._narrow, self._reduced(chosen))
-        apart = self._over_layers or self.view.reduce == _ROLLOUT
-        reduced = self._by_stack(chosen) if apart else self._reduced(chosen)
-        return (self._narrow(one) for one in reduced if self._finds(one.query))
+        if self.view.reduce == _ROLLOUT:  # of all tokens, whichever are seen of it
+            return self._narrowed(self._by_stack(chosen) if crosses else self._reduced(chosen), crosses=crosses)
+        narrowed = self._narrowed(chosen, crosses=crosses)
+        return self._by_stack(narrowed) if crosses and self._over_layers else self._reduced(narrowed)
+
+    def _narrowed(self, maps: Iterator[AttentionMap], *, crosses: bool) -> Iterator[AttentionMap]:
+        narrowed = (self._narrow(one, crosses=crosses) for one in maps if not crosses or self._finds(one.query))
+        return (one for one in narrowed if not crosses or len(one.query))
 
     def _by_stack(self, maps: Iterator[AttentionMap]) -> Iterator[AttentionMap]:
         """Each stack put together by itself; rollout is of those that attend to themselves."""
@@ -148,14 +190,45 @@ class Request:
             maps = (over_heads(one, way) for one in maps)
         return iter([over_layers(maps, way)]) if self._over_layers else maps
 
-    def _narrow(self, one: AttentionMap) -> AttentionMap:
-        if self.view.query is not None:
-            keys = [i for i, special in enumerate(one.key.special) if not (special and self.view.hide_special)]
-            return one.pick(queries=one.query.find(self.view.query), keys=keys)
-        return without_special(one) if self.view.hide_special else one
+    def _narrow(self, one: AttentionMap, *, crosses: bool) -> AttentionMap:
+        """The map of the tokens that are seen; of a stretch only those of the target where there are two texts."""
+        of_target = not crosses or one.kind == "cross" or one.stack == "decoder"
+        queries, keys = self._seen(one.query, one.key, alone=one.kind == "self", of_target=of_target)
+        return one.pick(queries=queries, keys=keys)
 
-    def board(self, heatmaps: Sequence[Heatmap], caption: str) -> Board:
-        """The panels to draw."""
+    def _seen(
+        self, query: Tokens, key: Tokens, *, alone: bool, of_target: bool
+    ) -> tuple[Sequence[int] | None, Sequence[int] | None]:
+        """The queries and keys that are seen; None for all.
+
+        Args:
+            query, key: the tokens.
+            alone: the queries are the keys.
+            of_target: the queries are of the text that a stretch is of.
+        """
+        queries: Sequence[int] | None = None
+        keys: Sequence[int] | None = None
+        if self.stretch is not None and of_target:
+            queries = self.stretch.of(query)
+            keys = self.stretch.of(key) if alone else None
         if self.view.query is not None:
-            return queries_board(heatmaps, caption, scale=self.color_scale)
-        return heads_board(heatmaps, caption, "overview" if self.overview else "heads", scale=self.color_scale)
+            found = query.find(self.view.query)
+            queries = found if queries is None else [i for i in found if i in queries]
+        if self.view.hide_special:
+            if self.view.query is None:
+                queries = _plain(query, queries)
+            keys = _plain(key, keys)
+        return queries, keys
+
+    def board(self, heatmaps: Sequence[Heatmap], caption: str, *, as_text: bool) -> Board:
+        """The panels to draw; over many tokens weights differ by powers of ten, and a linear scale would be black."""
+        of_tiles = _OF_TILES_IN_TEXT if as_text else _OF_TILES
+        scale = self.color_scale or (DEFAULT_SCALE if all(one.exact for one in heatmaps) else of_tiles)
+        if self.view.query is not None:
+            return queries_board(heatmaps, caption, scale=scale)
+        return heads_board(heatmaps, caption, "overview" if self.overview else "heads", scale=scale)
+
+
+def _plain(tokens: Tokens, indices: Sequence[int] | None) -> Sequence[int]:
+    """Those of the tokens at `indices`, of all unless given, that are not special."""
+    return [i for i in (range(len(tokens)) if indices is None else indices) if not tokens.special[i]]

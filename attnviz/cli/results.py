@@ -30,20 +30,21 @@ class Result:
     """For people who read it as text, where that has room for less."""
 
 
-def write_result(result: Result, outputs: list[Output], look: Look, color_scale: str = DEFAULT_SCALE) -> None:
+def write_result(result: Result, outputs: list[Output], look: Look, color_scale: str | None = None) -> None:
     """Write a result to every output, and note what pictures cannot show of it.
 
     Args:
         result: what was found.
         outputs: where it goes.
         look: how pictures and text look.
-        color_scale: how colours follow the values, one of `attnviz.render.scale.SCALES`.
+        color_scale: how colours follow the values, one of `attnviz.render.scale.SCALES`; linear unless given.
 
     Raises:
         AttnvizError: an output cannot be written.
     """
-    board = replace(result.board, scale=color_scale)
-    text = replace(result.text_board or board, scale=color_scale)
+    scale = color_scale or DEFAULT_SCALE
+    board = replace(result.board, scale=scale)
+    text = replace(result.text_board or board, scale=scale)
     notes: dict[str, None] = {}
     with Sinks(outputs) as sinks:
         for output in outputs:

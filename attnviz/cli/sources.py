@@ -14,7 +14,7 @@ from attnviz.cli.options import CrossOptions, InputOptions, PlaceOptions, RuleOp
 from attnviz.errors import RequestError
 from attnviz.lazy import function
 from attnviz.maps import AttentionMap, Kind, Provenance
-from attnviz.sources.model import Model, Prepared, ReadsPairs, Writes
+from attnviz.sources.model import Model, Prepared, ReadsPairs, ReadsWindows, Writes
 from attnviz.sources.registry import DEFAULT_MODEL, NAMED, OWN, PYTORCH, SCRATCH, find_model, open_model
 
 _SAVED, _SPLIT_ARRAY = "attnviz.sources.saved:open_saved", "attnviz.sources.saved:split_array"
@@ -28,7 +28,7 @@ _PLACE = {"backend", "device", "dtype"}
 _RULE = {"causal", "window", "mask"}
 _SCRATCH = {"n_heads", "d_model", "seed", "no_positions", "no_scale", "shared_projections"}
 _USES = {
-    "model": {"text", "file", "model", "source", "allow_download", "truncate", "probe", "probe_words"}
+    "model": {"text", "file", "model", "source", "allow_download", "truncate", "stride", "probe", "probe_words"}
     | {"pair", "target", "chat", "generate"}
     | _SCRATCH
     | _RULE
@@ -78,11 +78,18 @@ class Source:
     rule: Callable[[Prepared], tuple[Rule, Provenance]]
     pictured: Kind | None = None
     """What people look at, where it is not all that there is."""
+    windows: Sequence[tuple[str, Prepared]] = ()
+    """The windows that the texts were cut into, each with its text, where they were."""
+
+    @property
+    def n_subjects(self) -> int:
+        """How many texts or windows there are."""
+        return len(self.windows or self.texts)
 
     def subjects(self) -> Iterator[Subject]:
-        """Each text, made ready when it is its turn."""
-        for number, text in enumerate(self.texts, 1):
-            prepared = self.prepare(text)
+        """Each text, made ready when it is its turn, or each window."""
+        ready = iter(self.windows) if self.windows else ((text, self.prepare(text)) for text in self.texts)
+        for number, (text, prepared) in enumerate(ready, 1):
             rule, said = self.rule(prepared)
             yield Subject(
                 prepared, {"text": text, **self.provenance, **prepared.provenance, **said, **_text(text)}, rule, number
@@ -90,6 +97,10 @@ class Source:
 
     def together(self, provenance: Provenance) -> Provenance:
         """The provenance of a result of all texts, from that of one of them: several go in by number and hash."""
+        if len(self.windows) > 1:
+            of_one = ("window", "n_windows")
+            provenance = {name: value for name, value in provenance.items() if name not in of_one}
+            provenance["n_windows"] = len(self.windows)
         if len(self.texts) == 1:
             return provenance
         joined = sha256("\n".join(self.texts).encode(errors="surrogateescape")).hexdigest()
@@ -164,6 +175,7 @@ def _model(options: InputOptions) -> Source:
     model = _opened(options, options.model or DEFAULT_MODEL, shape, options.source)
     prepare = _way_in(model, options)
     texts = texts or [_probe(model, options)]
+    windows = [] if options.stride is None else _windows(model, texts, options, options.stride)
     return Source(
         layers=model.attending,
         heads=range(model.n_heads),
@@ -175,7 +187,25 @@ def _model(options: InputOptions) -> Source:
             **({} if options.target is None else {"target": typed(options.target, "--target")}),
         },
         rule=lambda prepared: _rule(options, prepared),
+        windows=windows,
     )
+
+
+def _windows(model: Model, texts: Sequence[str], options: TextOptions, stride: int) -> list[tuple[str, Prepared]]:
+    """The texts, those that are too long cut into windows.
+
+    Raises:
+        RequestError: the model takes texts of any length, or something else is asked for that windows do not have.
+    """
+    asked = {"truncate": options.truncate, "chat": options.chat} | {
+        name: getattr(options, name) is not None for name in ("pair", "target", "generate")
+    }
+    for name, said in asked.items():
+        if said:
+            raise RequestError(f"--stride and --{name} do not go together: leave out one of them")
+    if not isinstance(model, ReadsWindows):
+        raise RequestError(f"{model.name} takes texts of any length: leave out --stride")
+    return [(text, window) for text in texts for window in model.prepare_windows(text, stride)]
 
 
 def _opened(

@@ -13,6 +13,7 @@ from attnviz.collect import Collector, HeatmapCollector, RecordCollector
 from attnviz.heatmap import Heatmap
 from attnviz.lazy import function
 from attnviz.maps import AttentionMap, Provenance
+from attnviz.pooled import pooled_fields, pooled_table
 from attnviz.render import Format
 from attnviz.render.jsontext import json_bytes
 from attnviz.render.panels import Board, Look, caption_of, describe
@@ -70,6 +71,24 @@ class NumbersTaker:
             return ()
         size = json_bytes(record) // 1_000_000
         return (f"about {size} MB of json: npz is a third of it, and --layer or --head choose less",)
+
+
+@dataclass(frozen=True)
+class TilesTaker:
+    """Pooled maps, for machines."""
+
+    output: Output
+    format: Format
+    collector: HeatmapCollector
+
+    def write(self, story: Story, sinks: Sinks) -> Sequence[str]:
+        """Write the tiles, or where the output's name asks for it those of one layer or head each."""
+        of_csv = self.format.name == "csv"
+        for values, some in parts(self.collector.result(), self.output.places, Heatmap.head):
+            result = pooled_table(some) if of_csv else pooled_fields(some, story.provenance, story.notes)
+            with sinks.stream(self.output, {"n": story.number, **values}) as stream:
+                function(self.format.result_writer)(result, stream)
+        return ()
 
 
 @dataclass(frozen=True)

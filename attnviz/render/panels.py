@@ -1,6 +1,6 @@
 """What every picture draws: panels of values with their labels, in groups, and the range of their colours."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -156,15 +156,24 @@ def token_axis(name: str, tokens: Tokens, edges: Edges) -> Axis:
 
 
 def caption_of(provenance: Provenance, n_tokens: int) -> str:
-    """The line above a picture: model, length, how many texts where it is of several, and the text where it is of one.
+    """The line above a picture: model, length, which part of how many texts or windows it is of, and the text if one.
 
     >>> caption_of({"model": "minilm", "text": "a\\nb"}, 4), caption_of({"model": "m", "text": "", "n_texts": 2}, 9)
     ('minilm · 4 tokens · a␊b', 'm · 9 tokens · 2 texts')
     """
     tokens = "1 token" if n_tokens == 1 else f"{n_tokens} tokens"
     texts = f"{provenance['n_texts']} texts" if "n_texts" in provenance else ""
-    said = (str(provenance["model"]), tokens, texts, str(provenance["text"]))
+    said = (str(provenance["model"]), tokens, *_parts_of(provenance), texts, str(provenance["text"]))
     return " · ".join(visible(one) for one in said if one)
+
+
+def _parts_of(provenance: Provenance) -> Iterator[str]:
+    """Which windows or tokens of a text are shown, where they are not all."""
+    windows, last = provenance.get("n_windows"), provenance.get("to")
+    if windows is not None:
+        yield f"window {provenance['window']} of {windows}" if "window" in provenance else f"{windows} windows"
+    if isinstance(last, int) and "from" in provenance:
+        yield f"{'words' if provenance.get('words') else 'tokens'} {provenance['from']} to {last - 1}"
 
 
 def describe(provenance: Provenance) -> str:

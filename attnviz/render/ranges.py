@@ -51,7 +51,7 @@ class Range:
         return max(abs(self.bottom), abs(self.top))
 
 
-_TOPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 1.0)
+_TOPS = (1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 1.0)
 _ROUNDING = 1 + 1e-6
 """float32's 0.2 is a little more than 0.2, and no reason to end at 1."""
 _ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)

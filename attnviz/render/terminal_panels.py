@@ -160,7 +160,10 @@ def row_labels(axis: Axis, mode: Mode, style: TerminalStyle, width: int) -> list
     per_line = 2 if mode is Mode.FINE and style.halves else 1
     if axis.step > 1:
         spans = [axis.labels[i : i + per_line] for i in range(0, len(axis.labels), per_line)]
-        return [elide(style.own(_span(span)), width, sign) for span in spans]
+        labels = [style.own(_span(span)) for span in spans]
+        if widest(labels) > width:  # where each begins says more than half of two numbers
+            labels = [span[0].split("–")[0] for span in spans]
+        return [elide(label, width, sign) for label in labels]
     tokens = label_texts(axis, style)
     if mode is Mode.NUMBERS:
         alike = distinct(tokens, width, sign, axis.positions)
@@ -168,11 +171,11 @@ def row_labels(axis: Axis, mode: Mode, style: TerminalStyle, width: int) -> list
     if not axis.of_tokens:
         return [elide(" ".join(tokens[i : i + per_line]), width, sign) for i in range(0, len(tokens), per_line)]
     figures = len(str(axis.position(len(tokens) - 1))) if tokens else 1
-    labels = []
+    numbered = []
     for i in range(0, len(tokens), per_line):
         text = elide(" ".join(tokens[i : i + per_line]), width - figures - 1, sign)
-        labels.append(f"{axis.position(i):>{figures}} {text}")
-    return labels
+        numbered.append(f"{axis.position(i):>{figures}} {text}")
+    return numbered
 
 
 def label_texts(axis: Axis, style: TerminalStyle) -> list[str]:

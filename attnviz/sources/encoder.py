@@ -21,7 +21,7 @@ from attnviz.errors import AttnvizError
 from attnviz.maps import AttentionMap, Provenance, Weights
 from attnviz.sources.checkpoint import CONFIG, WEIGHTS, Checkpoint
 from attnviz.sources.projected import Projected, dtype_name, head_names
-from attnviz.sources.tokenizer import Encoded, encode, load_tokenizer, whole_words
+from attnviz.sources.tokenizer import Encoded, encode, encode_windows, load_tokenizer, whole_words
 from attnviz.tokens import Tokens
 
 MAX_EPS = 1e6
@@ -154,6 +154,15 @@ class Encoder:
         """Tokens for two texts that are read as a pair; errors as in `prepare`."""
         encoded = encode(self._tokenizer, text, self._settings.n_positions, pair=pair, truncate=truncate)
         return EncoderRun(self, encoded, {"pair": pair})
+
+    def prepare_windows(self, text: str, stride: int) -> list["EncoderRun"]:
+        """Windows of a text that is too long, which begin `stride` tokens apart; one that is not stays whole.
+
+        Raises:
+            RequestError: the text has no tokens, or the windows would leave some out.
+        """
+        windows = encode_windows(self._tokenizer, text, self._settings.n_positions, stride)
+        return [EncoderRun(self, encoded, {} if one is None else one.provenance) for encoded, one in windows]
 
     def embed(self, encoded: Encoded) -> Array:
         """Word, position and type embeddings, added and normalised: [token, d_model].

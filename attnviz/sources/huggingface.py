@@ -131,6 +131,17 @@ class HuggingFace:
         self._check_reads_one()
         return Run.of(self, self._texts.ready(text, pair, truncate=truncate), pair=pair)
 
+    def prepare_windows(self, text: str, stride: int) -> list["Run"]:
+        """Windows of a text that is too long, which begin `stride` tokens apart; one that is not stays whole.
+
+        Raises:
+            RequestError: the text has no tokens, the windows would leave some out, the model takes texts of any length,
+                or writes a text and needs it too.
+        """
+        self._check_reads_one()
+        windows = self._texts.windows(text, stride)
+        return [Run(self, read, None, read.notes, {} if one is None else one.provenance) for read, one in windows]
+
     def prepare_chat(self, text: str, *, truncate: bool = False) -> "Run":
         """Tokens for `text` as a user's turn, in the model's chat template.
 

@@ -1,7 +1,7 @@
 """Texts as a model of transformers takes them: ids, and the tokens that they are."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -9,6 +9,8 @@ from attnviz.errors import RequestError
 from attnviz.sources.huggingface_loading import quiet
 from attnviz.sources.model import checked_text
 from attnviz.sources.pieces import Read, reader, tokens_of
+from attnviz.sources.tokenizer import too_long
+from attnviz.sources.windows import Window, windows_of
 from attnviz.tokens import Span, Tokens
 
 
@@ -67,40 +69,57 @@ class Texts:
         Raises:
             RequestError: there are no tokens, or too many.
         """
-        tokenizer, limit = self._tokenizer, self._limit
+        text, n_tokens = self._read_text(*texts, most=self._limit if truncate else None, is_whole=is_whole)
+        if self._limit is not None and n_tokens > self._limit and not truncate:
+            raise RequestError(too_long(n_tokens, self._limit, in_windows=len(texts) == 1 and not is_whole))
+        return text
+
+    def windows(self, text: str, stride: int) -> list[tuple[Text, Window | None]]:
+        """Windows of a text that is too long, which begin `stride` tokens apart; one that is not stays whole.
+
+        Raises:
+            RequestError: there are no tokens, the windows would leave some out, or the model takes any number.
+        """
+        whole, _ = self._read_text(text, most=None, is_whole=False)
+        if self._limit is None:
+            raise RequestError("the model takes texts of any length: leave out --stride")
+        windows = windows_of(whole.tokens.special, self._limit, stride)
+        if len(whole.ids) <= self._limit:
+            return [(whole, None)]
+        return [(_window(whole, one), one) for one in windows]
+
+    def _read_text(self, *texts: str, most: int | None, is_whole: bool) -> tuple[Text, int]:
+        """The text cut to `most` tokens, and how many it has."""
+        tokenizer = self._tokenizer
         texts = tuple(map(checked_text, texts))
         told: dict[str, Any] = {"return_special_tokens_mask": True, "return_offsets_mapping": tokenizer.is_fast}
         told["add_special_tokens"] = not is_whole
         with quiet():  # it warns of a long text, which is refused below
             encoded = tokenizer(*texts, **told)
             n_tokens = len(encoded["input_ids"])
-            if truncate and limit is not None and n_tokens > limit:
-                encoded = tokenizer(*texts, truncation=True, max_length=limit, **told)
+            if most is not None and n_tokens > most:
+                encoded = tokenizer(*texts, truncation=True, max_length=most, **told)
         ids, special = list(encoded["input_ids"]), [bool(flag) for flag in encoded["special_tokens_mask"]]
         if is_whole:
             special = [one in self._special for one in ids]
         if all(special):
             raise RequestError("the text is empty: it gives no tokens (special tokens alone are not shown)")
-        self.check_length(len(ids), n_tokens)
-        notes = (f"the text has {n_tokens} tokens; only the first {limit} are used",) if len(ids) < n_tokens else ()
+        notes = (f"the text has {n_tokens} tokens; only the first {most} are used",) if len(ids) < n_tokens else ()
         types = list(encoded.get("token_type_ids", [0] * len(ids)))
         spans = _spans(encoded, texts) if tokenizer.is_fast else None
         first = 1 if len(ids) > 1 and special[0] and ids[0] == ids[1] else 0  # the text began with it itself
         pieces, whole = tokenizer.convert_ids_to_tokens(ids[first:]), "\n".join(texts)
         tokens = tokens_of(pieces, whole, None if spans is None else spans[first:], special[first:], self._read)
-        return Text(tuple(ids[first:]), tuple(types[first:]), tokens, notes, whole)
+        return Text(tuple(ids[first:]), tuple(types[first:]), tokens, notes, whole), n_tokens
 
-    def check_length(self, n_tokens: int, n_all: int | None = None) -> None:
+    def check_length(self, n_tokens: int) -> None:
         """See that the model takes so many tokens.
 
         Raises:
             RequestError: it takes fewer.
         """
         if self._limit is not None and n_tokens > self._limit:
-            raise RequestError(
-                f"the text has {n_all or n_tokens} tokens, special ones included, and the model takes at most"
-                f" {self._limit}: shorten it, or keep the first {self._limit} with --truncate"
-            )
+            raise RequestError(too_long(n_tokens, self._limit, in_windows=False))
 
     def chat(self, text: str) -> str:
         """`text` as a user's turn in the model's chat template, up to where the answer begins.
@@ -135,6 +154,11 @@ class Texts:
         whole = tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
         pieces = tokenizer.convert_ids_to_tokens(list(ids))
         return Text(tuple(ids), (0,) * len(ids), tokens_of(pieces, whole, None, special, self._read), (), whole)
+
+
+def _window(whole: Text, one: Window) -> Text:
+    ids, types = (tuple(values[i] for i in one.tokens) for values in (whole.ids, whole.types))
+    return Text(ids, types, replace(whole.tokens.pick(one.tokens), positions=None), (one.note,), whole.whole)
 
 
 def _spans(encoded: Any, texts: Sequence[str]) -> list[Span]:

@@ -110,6 +110,21 @@ class ReadsPairs(Protocol):
 
 
 @runtime_checkable
+class ReadsWindows(Protocol):
+    """A model that takes so many tokens and no more, and a longer text window by window."""
+
+    def prepare_windows(self, text: str, stride: int) -> Sequence[Prepared]:
+        """The text as it is where it is not too long, else its windows, which begin `stride` tokens apart.
+
+        Special tokens are added to each, and the last one ends with the text.
+
+        Raises:
+            RequestError: the text has no tokens, or the windows would leave some out.
+        """
+        ...
+
+
+@runtime_checkable
 class Writes(Protocol):
     """A model that may write a text, or answer in a chat."""
 

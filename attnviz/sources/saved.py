@@ -12,11 +12,20 @@ from attnviz.attention import EVERYTHING, Rule
 from attnviz.errors import AttnvizError, RequestError
 from attnviz.files import kind_at
 from attnviz.maps import AttentionMap, AttentionRecord, Kind, Provenance
+from attnviz.pooled import POOLED
 from attnviz.schema import from_fields, stacks_of
 from attnviz.sources.datafiles import sha256_of
 from attnviz.sources.masks import split_name
 from attnviz.sources.saved_axes import layers_of
-from attnviz.sources.saved_contents import READERS, WHAT, Contents, SavedArray, is_record_array, read_contents
+from attnviz.sources.saved_contents import (
+    READERS,
+    WHAT,
+    Contents,
+    SavedArray,
+    is_record_array,
+    pooled_message,
+    read_contents,
+)
 from attnviz.sources.token_files import TokenSources, read_token_file
 from attnviz.tokens import Tokens
 
@@ -178,6 +187,8 @@ def _of_record(contents: Contents, path: Path, sources: TokenSources) -> Saved:
 
 
 def _record(contents: Contents, path: Path) -> AttentionRecord:
+    if any(name.rpartition(".")[2] == POOLED for name in (*contents.fields, *contents.arrays)):
+        raise RequestError(pooled_message(path))
     try:
         arrays = {name: np.asarray(one.read()) for name, one in contents.arrays.items() if is_record_array(name)}
         return from_fields(contents.fields, arrays)

@@ -76,6 +76,11 @@ def is_record_array(name: str) -> bool:
     return name.rpartition(".")[2] in RECORD_ARRAYS
 
 
+def pooled_message(path: Path) -> str:
+    """What is said of a file of pooled maps, which are no attention that could be looked at again."""
+    return f"{path} holds tiles of --tiles, and not every weight: write it without --tiles to look at it again"
+
+
 def in_memory(name: str, array: npt.NDArray[Any]) -> SavedArray:
     """An array that has been read."""
     return SavedArray(name, array.shape, array.dtype.name, array.dtype.kind, lambda: array)

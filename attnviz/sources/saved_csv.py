@@ -15,9 +15,10 @@ import numpy.typing as npt
 from attnviz._version import __version__
 from attnviz.errors import AttnvizError, RequestError
 from attnviz.maps import HEAD_NAMES
+from attnviz.pooled import COLUMNS as _POOLED
 from attnviz.schema import SCHEMA
 from attnviz.sources.datafiles import read_text
-from attnviz.sources.saved_contents import WHAT, Contents, in_memory
+from attnviz.sources.saved_contents import WHAT, Contents, in_memory, pooled_message
 
 _COLUMNS = ("layer", "head", "query", "key", "query_text", "key_text", "weight")
 _STACK = "stack"
@@ -53,10 +54,13 @@ def read_csv(path: Path) -> Contents:
         raise AttnvizError(f"{path} is no csv: line {reader.line_num}: {error}") from error
     if not rows:
         raise AttnvizError(f"{path} is empty")
-    if tuple(cell.strip().lower() for cell in rows[0][1]) == _COLUMNS:
+    header = tuple(cell.strip().lower() for cell in rows[0][1])
+    if header == _COLUMNS:
         return _Table(rows[1:], path).contents()
-    if tuple(cell.strip().lower() for cell in rows[0][1]) == (_STACK, *_COLUMNS):
+    if header == (_STACK, *_COLUMNS):
         return _stacks(rows[1:], path)
+    if header in (_POOLED, (_STACK, *_POOLED)):
+        raise RequestError(pooled_message(path))
     return _matrix(rows, path)
 
 

@@ -1,8 +1,8 @@
 """The tokenizer of a checkpoint folder: text to ids, with what each piece is and where it stands."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tokenizers import Encoding, Tokenizer
@@ -13,6 +13,7 @@ from tokenizers.processors import BertProcessing
 
 from attnviz.errors import AttnvizError, RequestError
 from attnviz.sources.model import checked_text
+from attnviz.sources.windows import Window, windows_of
 from attnviz.tokens import BLANKS, Tokens, visible
 
 FILE, VOCABULARY, SETTINGS = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
@@ -97,27 +98,70 @@ def encode(tokenizer: Tokenizer, text: str, limit: int, *, pair: str | None = No
         AttnvizError: the tokenizer is damaged.
     """
     pair = None if pair is None else checked_text(pair)
-    encoding = _encoding(tokenizer, checked_text(text), pair)
-    if all(encoding.special_tokens_mask):
-        raise RequestError("the text is empty: it gives no tokens (special tokens alone are not shown)")
+    encoding = _encoding_of_some(tokenizer, text, pair)
     notes = []
     if len(encoding) > limit:
         if not truncate:
-            raise RequestError(
-                f"the text has {len(encoding)} tokens, special ones included, and the model takes at most {limit}:"
-                f" shorten it, or keep the first {limit} with --truncate"
-            )
+            raise RequestError(too_long(len(encoding), limit, in_windows=pair is None))
         if limit <= tokenizer.num_special_tokens_to_add(is_pair=pair is not None):
             raise RequestError(f"the model takes at most {limit} tokens, which leaves no room beside the special ones")
         notes.append(f"the text has {len(encoding)} tokens; only the first {limit} are used")
         tokenizer.enable_truncation(limit)
         encoding = _encoding(tokenizer, text, pair)
         tokenizer.no_truncation()
+    return _encoded(tokenizer, encoding, text, pair, notes)
+
+
+def encode_windows(tokenizer: Tokenizer, text: str, limit: int, stride: int) -> list[tuple[Encoded, Window | None]]:
+    """`text` as `encode` has it, or where it is too long its windows of `limit` tokens, `stride` tokens apart.
+
+    Raises:
+        RequestError: it has no tokens, or the windows would leave some out.
+        AttnvizError: the tokenizer is damaged.
+    """
+    encoding = _encoding_of_some(tokenizer, text, None)
+    windows = windows_of([bool(flag) for flag in encoding.special_tokens_mask], limit, stride)
+    whole = _encoded(tokenizer, encoding, text, None, ())
+    if len(encoding) <= limit:
+        return [(whole, None)]
+    return [(_window(tokenizer, whole, text, one), one) for one in windows]
+
+
+def _window(tokenizer: Tokenizer, whole: Encoded, text: str, one: Window) -> Encoded:
+    ids, types = (tuple(values[i] for i in one.tokens) for values in (whole.ids, whole.types))
+    tokens = replace(whole.tokens.pick(one.tokens), positions=None)
+    notes = (one.note, *_unknown_notes(tokens, text, getattr(tokenizer.model, "unk_token", None)))
+    return Encoded(ids, types, tokens, notes)
+
+
+def too_long(n_tokens: int, limit: int, *, in_windows: bool) -> str:
+    """What is said of a text with too many tokens.
+
+    Args:
+        n_tokens: how many it has.
+        limit: how many the model takes.
+        in_windows: the text can be cut into windows.
+    """
+    windows = f", or cut it into windows with --stride {max(1, limit // 2)}" if in_windows else ""
+    return (
+        f"the text has {n_tokens} tokens, special ones included, and the model takes at most {limit}: shorten it,"
+        f"{'' if windows else ' or'} keep the first {limit} with --truncate{windows}"
+    )
+
+
+def _encoding_of_some(tokenizer: Tokenizer, text: str, pair: str | None) -> Encoding:
+    encoding = _encoding(tokenizer, checked_text(text), pair)
+    if all(encoding.special_tokens_mask):
+        raise RequestError("the text is empty: it gives no tokens (special tokens alone are not shown)")
+    return encoding
+
+
+def _encoded(tokenizer: Tokenizer, encoding: Encoding, text: str, pair: str | None, notes: Sequence[str]) -> Encoded:
     unknown: str | None = getattr(tokenizer.model, "unk_token", None)
     whole = text if pair is None else f"{text}\n{pair}"
     tokens = _tokens(encoding, whole, len(text) + 1, unknown)
-    notes += _unknown_notes(tokens, whole, unknown)
-    return Encoded(tuple(encoding.ids), tuple(encoding.type_ids), tokens, tuple(notes))
+    notes = (*notes, *_unknown_notes(tokens, whole, unknown))
+    return Encoded(tuple(encoding.ids), tuple(encoding.type_ids), tokens, notes)
 
 
 def _encoding(tokenizer: Tokenizer, text: str, pair: str | None) -> Encoding:
