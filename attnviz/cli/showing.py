@@ -122,8 +122,8 @@ def _stretch_note(heatmaps: tuple[Heatmap, ...], *, summed: bool) -> str:
     if not summed or not masses:
         return which
     return (
-        f"{which}: they take {sum(masses) / len(masses):.1%} of the weight, {min(masses):.1%} to {max(masses):.1%} by"
-        " head"
+        f"{which}: they take {100 * sum(masses) / len(masses):.2g}% of the weight, {100 * min(masses):.2g}% to"
+        f" {100 * max(masses):.2g}% by head"
     )
 
 

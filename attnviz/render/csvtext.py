@@ -14,7 +14,7 @@ STACK = "stack"
 
 
 def write_csv(record: AttentionRecord, stream: BinaryIO) -> None:
-    """Write `record` to `stream` as UTF-8: queries and keys by position and shown text, weights as in json.
+    """Write `record` to `stream` as UTF-8: queries and keys by position in the text and as shown, weights as in json.
 
     A value that is not a number is `nan`. Texts are quoted where they hold commas, quotes or line ends. Where one array
     cannot hold all maps, a first column tells their stack.
@@ -28,13 +28,14 @@ def write_csv(record: AttentionRecord, stream: BinaryIO) -> None:
 
 
 def _write_map(one: AttentionMap, stack: str, stream: BinaryIO) -> None:
-    keys = [f"{j}," for j in range(len(one.key))]
+    keys = [f"{one.key.position(j)}," for j in range(len(one.key))]
     texts = [f",{quoted(text)}," for text in one.key.text]
     for start, block in one.blocks():
         digits = "%.17g" if block.dtype == np.float64 else "%.9g"
         for h, head in enumerate(one.heads):
             for i, row in enumerate(block[h].tolist(), start):
-                before, query = f"{stack}{one.layer},{head},{i},", quoted(one.query.text[i])
+                before = f"{stack}{one.layer},{head},{one.query.position(i)},"
+                query = quoted(one.query.text[i])
                 parts = zip(keys, texts, row, strict=True)
                 lines = "".join(f"{before}{key}{query}{text}{digits % weight}\n" for key, text, weight in parts)
                 stream.write(lines.encode(errors="backslashreplace"))

@@ -214,7 +214,10 @@ def heads_board(
 
 
 def _hidden(one: Heatmap, i: int) -> str:
-    return f" · {1 - one.shown_mass[i]:.0%} hidden" if one.map.cut else ""
+    if not one.map.cut:
+        return ""
+    hidden = 1 - one.shown_mass[i]
+    return " · over 99% hidden" if 0.995 <= hidden < 1 else f" · {hidden:.0%} hidden"
 
 
 def queries_board(heatmaps: Sequence[Heatmap], caption: str, *, scale: str = DEFAULT_SCALE) -> Board:

@@ -21,7 +21,7 @@ LEAST_LABEL = 7
 """Row labels are cut to this where more panels then fit on a line."""
 MOST_LABEL = 20
 _MOST_CELL = 12
-_LEAST_STEPS = 5
+LEAST_STEPS = 5
 """The steps of the last digit that the range of the values has at least, where they are shown as digits."""
 _MOST_BLOCKS = 4
 """Into so many blocks of columns a panel is cut for the sake of its numbers, where they are not weights."""
@@ -126,7 +126,7 @@ def cell_width(mode: Mode, panels: Sequence[Panel], pen: Pen) -> int | None:
     if not pen.span.of_weights:
         return 1 + max(pen.digits.width(panel.values) for panel in panels) if mode is Mode.NUMBERS else None
     precision, top = digits(mode, style), pen.span.top
-    if top * 10**precision < _LEAST_STEPS:
+    if top * 10**precision < LEAST_STEPS:
         return None
     return 1 + (precision if style.color else shifted_digits(top, precision))
 

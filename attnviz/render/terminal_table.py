@@ -1,6 +1,7 @@
 """One panel at a time as a table, such as the weights of a query: heads down, key tokens written out across."""
 
 from collections.abc import Iterator, Sequence
+from itertools import count
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -11,7 +12,7 @@ from attnviz.render.labels import distinct, justify, widest
 from attnviz.render.panels import Panel
 from attnviz.render.terminal_cells import Pen, background, levels
 from attnviz.render.terminal_lines import Line, text_line
-from attnviz.render.terminal_panels import label_texts
+from attnviz.render.terminal_panels import LEAST_STEPS, label_texts
 
 _MOST_KEY = 24
 _MOST_LABEL = 12
@@ -27,7 +28,7 @@ def table_lines(panel: Panel, pen: Pen) -> list[Line]:
     most = min(_MOST_KEY, style.columns - label - 1)
     texts = list(map(style.own, panel.columns.labels)) if panel.columns.step > 1 else label_texts(panel.columns, style)
     keys = distinct(texts, most, sign, panel.columns.positions) if any(texts) else texts
-    number = style.precision + 2 if pen.span.of_weights else pen.digits.width(panel.values)
+    number = _precision(pen) + 2 if pen.span.of_weights else pen.digits.width(panel.values)
     widths = [min(most, max(cell_len(key), number)) for key in keys]
     shades = pen.shades(panel.values)
     lines: list[Line] = []
@@ -65,4 +66,9 @@ def _cells(values: Floats, shades: Floats, widths: Sequence[int], pen: Pen) -> I
 def _number(value: float, width: int, pen: Pen) -> str:
     if not pen.span.of_weights:
         return pen.digits.text(value)
-    return "0" if value == 0 else decimal(value, pen.style.precision, width)
+    return "0" if value == 0 else decimal(value, _precision(pen), width)
+
+
+def _precision(pen: Pen) -> int:
+    """The digits of a weight after the point: as many as are asked for, and more where these would all be 0."""
+    return next(n for n in count(pen.style.precision) if pen.span.top * 10**n >= LEAST_STEPS)

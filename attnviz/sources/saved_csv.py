@@ -142,7 +142,9 @@ class _Table:
         queries, keys = self._texts("query"), self._texts("key")
         shape = len(layers), len(heads), len(queries), len(keys)
         numbers = [dict(zip(found, range(len(found)), strict=True)) for found in (layers, heads)]
-        numbers += [self._numbers("query"), self._numbers("key")]
+        for axis, texts in (("query", queries), ("key", keys)):
+            ranks = {position: i for i, position in enumerate(texts)}
+            numbers.append({cell: ranks[position] for cell, position in self._numbers(axis).items()})
         places = [[found[cell] for cell in self._cells[name]] for found, name in zip(numbers, _COLUMNS, strict=False)]
         weights = self._weights(places, shape)
         fields = self._fields(list(layers.values()), list(heads.values()), queries, keys, weights.dtype.name)
@@ -164,16 +166,14 @@ class _Table:
                 self._refuse(column, cell, "is no whole number")
         return found
 
-    def _texts(self, axis: str) -> list[str]:
+    def _texts(self, axis: str) -> dict[int, str]:
+        """What is shown at each position, in ascending order; there may be gaps where tokens were left out."""
         numbers = self._numbers(axis)
         texts: dict[int, str] = {}
         for cell, text in dict.fromkeys(zip(self._cells[axis], self._cells[f"{axis}_text"], strict=True)):
             if (there := texts.setdefault(numbers[cell], text)) != text:
                 self._refuse(f"{axis}_text", text, f"is of {axis} {cell}, which is also {there!r:.40}")
-        for i in range(len(texts)):
-            if i not in texts:
-                raise RequestError(f"{self._path}: {axis} {i} is missing: lines were lost")
-        return [texts[i] for i in range(len(texts))]
+        return dict(sorted(texts.items()))
 
     def _weights(self, places: list[list[int]], shape: tuple[int, int, int, int]) -> npt.NDArray[Any]:
         cells, needed = self._cells["weight"], math.prod(shape)
@@ -195,15 +195,17 @@ class _Table:
         return weights.reshape(shape)
 
     def _fields(
-        self, layers: list[int], heads: list[Any], queries: list[str], keys: list[str], dtype: str
+        self, layers: list[int], heads: list[Any], queries: dict[int, str], keys: dict[int, str], dtype: str
     ) -> dict[str, Any]:
-        tokens = {
+        tokens: dict[str, Any] = {
             f"{axis}_{field}": value
-            for axis, texts in (("query", queries), ("key", keys))
+            for axis, texts in (("query", list(queries.values())), ("key", list(keys.values())))
             for field, value in (
                 ("tokens", texts), ("text", texts), ("spans", [[0, 0]] * len(texts)), ("special", [False] * len(texts)),
             )
         }  # fmt: skip
+        gaps = {axis: list(texts) for axis, texts in (("query", queries), ("key", keys)) if _has_gaps(texts)}
+        tokens |= {f"{axis}_positions": positions for axis, positions in gaps.items()}
         where = {"backend": "numpy", "device": "cpu", "dtype": dtype}
         return {
             "schema": SCHEMA,
@@ -214,9 +216,14 @@ class _Table:
             "names": [f"layer.{layer}" for layer in layers],
             "stack": "encoder",
             "kind": "self" if queries == keys else "cross",
-            "keys_left_out": False,
+            "keys_left_out": "key" in gaps,
             **tokens,
         }
+
+
+def _has_gaps(texts: dict[int, str]) -> bool:
+    """Whether positions, in ascending order, are not counted from 0 without leaving any out."""
+    return list(texts) != list(range(len(texts)))
 
 
 _SHORT = 9
