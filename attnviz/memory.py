@@ -13,7 +13,10 @@ def physical_memory() -> int | None:
         return None
 
 
-SMALLER = "choose layers with --layer, heads with --head or rows with --query; a picture needs little"
+SMALLER = (
+    "choose layers with --layer, heads with --head, rows with --query or a stretch with --from and --to, or pool with"
+    " --tiles 256; a picture needs little"
+)
 
 
 def check_room(needed: int, what: str, instead: str = SMALLER) -> None:

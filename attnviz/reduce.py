@@ -15,6 +15,7 @@ from attnviz.maps import AttentionMap, StoredWeights, Weights, block_ranges
 from attnviz.memory import check_room
 
 Way: TypeAlias = Literal["mean", "max"]
+_FEWER = "choose heads with --head, rows with --query or a stretch with --from and --to"
 _OVER_HEADS: Mapping[Way, Callable[..., Any]] = {"mean": np.mean, "max": np.max}
 
 
@@ -69,7 +70,8 @@ def over_layers(maps: Iterable[AttentionMap], way: Way) -> AttentionMap:
         first = first or one
         _check_alike(first, one)
         if total is None:
-            check_room(8 * int(np.prod(one.weights.shape)), "keeping a map of every weight")
+            needed = 12 * int(np.prod(one.weights.shape))  # float64, and what it is rounded to
+            check_room(needed, "keeping a map of every weight", _FEWER)
             total = np.zeros(one.weights.shape, np.float64)
         for start, block in one.blocks():
             part = total[:, start : start + block.shape[1]]
@@ -118,7 +120,8 @@ def rollout(maps: Iterable[AttentionMap]) -> Iterator[AttentionMap]:
         n_tokens = len(one.query)
         mean = over_heads(one, "mean")
         if rolled is None:
-            check_room(16 * n_tokens**2, "rollout, which keeps two n × n matrices,")
+            instead = "take a shorter text, or choose --reduce mean"
+            check_room(16 * n_tokens**2, "rollout, which keeps two n × n matrices,", instead)
             rolled = np.eye(n_tokens, dtype=mean.rows(0, 0).dtype)
         mixed = np.empty_like(rolled)
         for start, stop in block_ranges(one.weights.shape):

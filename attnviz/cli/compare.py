@@ -16,12 +16,13 @@ from attnviz.cli.messages import note
 from attnviz.cli.options import Backend, Dtype, HeadOptions, InputOptions, LookOptions, OutputOptions
 from attnviz.cli.outputs import parse_outputs
 from attnviz.cli.results import Result, write_result
-from attnviz.cli.sources import files_of, open_source
+from attnviz.cli.sources import Source, Subject, files_of, open_source
 from attnviz.collect import RecordCollector, collect
 from attnviz.compare import By, Comparison, HeadChange, check_tolerance, compare, comparison_fields
 from attnviz.errors import RequestError
 from attnviz.faults import RowFaults
 from attnviz.maps import AttentionMap, AttentionRecord, Provenance
+from attnviz.memory import check_room
 from attnviz.render.panels import caption_of, describe
 from attnviz.schema import Fields, Table
 from attnviz.select import Selection
@@ -187,11 +188,24 @@ def _record(options: InputOptions, which: HeadOptions, *, single: bool) -> Atten
     if source.n_subjects > 1:
         raise RequestError(f"the text is {source.n_subjects} windows: compare takes one; leave out --stride")
     (subject,) = source.subjects()
+    _check_room(source, selection, subject)
     collector, faults = RecordCollector(), RowFaults()
     maps = subject.maps(selection.layers_or(source.layers), single=single)
     collect(map(_only_single if single else selection.heads_of, maps), [collector, faults])
     provenance = {**subject.provenance, **({"single": True} if single else {})}
     return collector.result(provenance, (*subject.prepared.notes, *faults.notes()))
+
+
+def _check_room(source: Source, selection: Selection, subject: Subject) -> None:
+    """See that two such records fit into memory, before anything is run.
+
+    Raises:
+        RequestError: they do not.
+    """
+    n_maps = len(selection.layers_or(source.layers)) * selection.count_heads(len(source.heads))
+    n_weights = n_maps * len(subject.prepared.tokens) * len(subject.prepared.key_tokens)
+    instead = "choose layers with --layer or heads with --head, or compare shorter texts"
+    check_room(10 * n_weights, "keeping every weight of both", instead)
 
 
 def _notes_of_sides(first: Sequence[str], second: Sequence[str]) -> list[str]:

@@ -151,15 +151,14 @@ class Request:
             return False
 
     def shaped(self, maps: Iterable[AttentionMap], *, crosses: bool = False) -> Iterator[AttentionMap]:
-        """What was asked for of the maps: their heads, between words, put together, and the tokens to be seen.
+        """What was asked for of the maps: between words, put together, and the tokens to be seen.
 
         Args:
-            maps: of one text.
+            maps: of one text, with the heads that were asked for.
             crosses: there are two texts, and with them maps of several stacks: each is put together by itself, and
                 of those without the query asked for nothing is seen.
         """
-        chosen = map(self.selection.heads_of, maps)
-        chosen = map(into_words, chosen) if self.view.words else chosen
+        chosen = map(into_words, maps) if self.view.words else iter(maps)
         if self.view.reduce == _ROLLOUT:  # of all tokens, whichever are seen of it
             return self._narrowed(self._by_stack(chosen) if crosses else self._reduced(chosen), crosses=crosses)
         narrowed = self._narrowed(chosen, crosses=crosses)

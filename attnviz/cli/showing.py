@@ -54,6 +54,7 @@ def _check_pooling(view: ViewOptions, outputs: list[Output]) -> None:
 def _run(request: Request, subject: Subject, outputs: list[Output], sinks: Sinks) -> None:
     view, prepared = request.view, subject.prepared
     request.check_query(prepared)  # a word that is not there is told before the model runs
+    _check_room(request, subject, outputs)
     takers = [_taker(request, output, subject) for output in outputs]
     hidden, faults = HeatmapCollector(1, 1), RowFaults()
     cuts = view.hide_special or request.stretch is not None
@@ -63,7 +64,7 @@ def _run(request: Request, subject: Subject, outputs: list[Output], sinks: Sinks
     numbers = any(isinstance(taker, NumbersTaker) for taker in takers)
     unasked = request.source.gives_output and not request.picks_rows  # the output of some rows needs all others made
     with_output = numbers and (view.with_output or unasked)
-    maps = subject.maps(layers, single=view.single, output=with_output)
+    maps = map(request.selection.heads_of, subject.maps(layers, single=view.single, output=with_output))
     crosses = prepared.tokens is not prepared.key_tokens
     with Progress() as bar:
         collect(request.shaped(maps, crosses=crosses), [*collectors, bar])
@@ -82,18 +83,39 @@ def _run(request: Request, subject: Subject, outputs: list[Output], sinks: Sinks
         note(line)
 
 
-def _taker(request: Request, output: Output, subject: Subject) -> Taker:
-    layers, n_heads, query, most = request.layers(output), request.n_heads(), request.view.query, request.view.tiles
+_BYTES = {"csv": 5, "safetensors": 16, "html": 32}
+_BYTES_OF_OTHERS = 9
+"""A weight takes so many bytes until it is written: records are put together from maps, and pages from records."""
+
+
+def _check_room(request: Request, subject: Subject, outputs: list[Output]) -> None:
+    """See that what all outputs keep fits into memory, before anything is run.
+
+    Raises:
+        RequestError: it does not.
+    """
     n_queries, n_keys = request.count(subject.prepared)
+    most = request.view.tiles
+    every = tiles = 0
+    for output in outputs:
+        n_maps = len(request.layers(output)) * request.n_heads()
+        if output.format is not None and output.holds_numbers and most is None:
+            every += _BYTES.get(output.format.name, _BYTES_OF_OTHERS) * n_maps * n_queries * n_keys
+        elif most is not None and not _is_text(output):
+            n_rows = n_queries if request.view.query is not None else min(n_queries, most)
+            tiles += 32 * n_maps * n_rows * min(n_keys, most)
+    check_room(every, "keeping every weight")
+    check_room(tiles, "keeping the tiles", "choose fewer with --tiles")
+
+
+def _taker(request: Request, output: Output, subject: Subject) -> Taker:
+    layers, most = request.layers(output), request.view.tiles
     if output.format is not None and output.holds_numbers:
-        n_maps = len(layers) * n_heads
         if most is None:
-            check_room(4 * n_maps * n_queries * n_keys, "keeping every weight")
             return NumbersTaker(output, output.format, RecordCollector(layers), request.page_bits)
-        n_rows = n_queries if query is not None else min(n_queries, most)  # rows that are asked for stay whole
-        check_room(16 * n_maps * n_rows * min(n_keys, most), "keeping the tiles", "choose fewer with --tiles")
-        collector = HeatmapCollector(n_rows, most, layers, pool=request.pool)
-        return TilesTaker(output, output.format, collector)
+        whole, _ = request.count(subject.prepared)
+        n_rows = most if request.view.query is None else max(1, whole)  # rows that are asked for are not pooled
+        return TilesTaker(output, output.format, HeatmapCollector(n_rows, most, layers, pool=request.pool))
     collector = HeatmapCollector(*_limits(request, output), layers, request.source.pictured, request.pool)
     return BoardTaker(output, collector, partial(request.board, as_text=_is_text(output)), request.look)
 
