@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.heatmap import Edges, Heatmap
+from attnviz.heatmap import Heatmap
 from attnviz.maps import Provenance
+from attnviz.pooling import Edges
 from attnviz.schema import SCHEMA, Fields, Table, said_of, stacks_of
 from attnviz.tokens import Tokens
 

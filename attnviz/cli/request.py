@@ -8,8 +8,9 @@ from attnviz.cli.options import ViewOptions
 from attnviz.cli.outputs import Output
 from attnviz.cli.sources import Source
 from attnviz.errors import RequestError
-from attnviz.heatmap import Heatmap, Pool
+from attnviz.heatmap import Heatmap
 from attnviz.maps import AttentionMap, Provenance
+from attnviz.pooling import Pool
 from attnviz.reduce import Way, over_heads, over_layers, rollout
 from attnviz.render.panels import Board, Look, heads_board, queries_board
 from attnviz.render.scale import DEFAULT_SCALE
