@@ -144,13 +144,14 @@ def check_tolerance(tolerance: float) -> None:
 def compare(first: AttentionRecord, second: AttentionRecord) -> Comparison:
     """Compare record A with record B.
 
-    Layers and heads are compared by their numbers, tokens that are not all the same where they agree in order. The
+    Layers and heads are compared by their numbers, tokens that are not all the same where they agree in order. Of two
+    records of one stack each it does not matter which: a file may not say that it is of a decoder. The
     full-width head alone, or the one head of a model of one, is compared with every head of the other record.
 
     Raises:
         RequestError: the records have no layers, heads or tokens in common.
     """
-    sides = [{(one.stack, one.kind, one.layer): one for one in record.maps} for record in (first, second)]
+    sides = _by_place(first, second)
     common = [place for place in sides[0] if place in sides[1]]
     if not common:
         layers = [", ".join(_named(place) for place in side) or "nothing" for side in sides]
@@ -173,6 +174,18 @@ def compare(first: AttentionRecord, second: AttentionRecord) -> Comparison:
     whole = Comparison(tuple(changes), tuple(pairs), tuple(notes), None)
     measures = None if whole.same_tokens else (_measured(first), _measured(second))
     return replace(whole, changes=whole.ranked(), measures=measures)
+
+
+def _by_place(first: AttentionRecord, second: AttentionRecord) -> list[dict[Place, AttentionMap]]:
+    """The maps of each record by their places, where each has but one stack those of B's."""
+    sides = [{(one.stack, one.kind, one.layer): one for one in record.maps} for record in (first, second)]
+    stacks = [{stack for stack, kind, _ in side if kind == "self"} for side in sides]
+    if all(len(some) == 1 for some in stacks):
+        (stack,) = stacks[1]
+        sides[0] = {
+            (stack if kind == "self" else own, kind, layer): one for (own, kind, layer), one in sides[0].items()
+        }
+    return sides
 
 
 def _named(place: Place) -> str:

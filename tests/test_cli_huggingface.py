@@ -33,8 +33,21 @@ def test_heads_of_any_family(folder: Folder, name: str) -> None:
     weights = np.array(answer.json["weights"])
     expected = np.stack([layer[0].numpy() for layer in eager(folder(name), input_ids=ids_of(TEXT)).attentions])
     np.testing.assert_allclose(weights, expected, atol=1e-5)
-    assert answer.json["provenance"]["model"] == name
-    assert "layer 0" in run("heads", TEXT, "--model", str(folder(name))).text
+    stack = "encoder" if name == "DistilBERT" else "decoder"
+    assert (answer.json["provenance"]["model"], answer.json["stack"]) == (name, stack)
+    assert "stacks" not in answer.json
+    assert ("decoder layer 0" in run("heads", TEXT, "--model", str(folder(name))).text) == (stack == "decoder")
+
+
+def test_a_decoder_is_compared_with_what_a_file_does_not_say_is_one(tmp_path: Path, folder: Folder) -> None:
+    asked = ("--model", str(folder("GPT-2")), "--layer", "all")
+    bare, full = str(tmp_path / "x.csv"), str(tmp_path / "x.npz")
+    assert run("heads", TEXT, *asked, "-o", full, "-o", bare).code == 0
+    assert {one.stack for one in load(full).maps} == {"decoder"}
+    for one, other in ((bare, full), (full, bare)):
+        answer = run("compare", one, other, "--tolerance", "0")
+        assert answer.code == 0
+        assert "only A has" not in answer.err and "only B has" not in answer.err
 
 
 @pytest.mark.parametrize(

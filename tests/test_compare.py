@@ -196,6 +196,19 @@ def test_records_with_nothing_in_common_are_refused() -> None:
         compare(a, record())
 
 
+def test_the_only_stack_of_each_record_is_compared_with_the_other() -> None:
+    a, b = weights_of(2, 3, 4, 4), weights_of(2, 3, 4, 4, seed=1)
+    found = compare(of(a), of(b, stack="decoder"))
+    assert [one.place for one in found.pairs] == [("decoder", "self", 0), ("decoder", "self", 1)]
+    assert found.changes[0].largest == pytest.approx(np.abs(a - b).max())
+    assert found.notes == ()
+    both = record(a_map(a[0]), a_map(a[1], stack="decoder"))
+    found = compare(both, of(b, stack="decoder"))
+    assert [one.place for one in found.pairs] == [("decoder", "self", 0)]
+    assert found.changes[0].largest == pytest.approx(np.abs(a[1] - b[0]).max())
+    assert found.notes == ("only A has layer 0", "only B has decoder layer 1")
+
+
 @pytest.mark.parametrize("lone", [{"heads": ("single",)}, {"n_heads": 1}])
 def test_a_lone_head_is_compared_with_every_head(lone: dict[str, Any]) -> None:
     several = weights_of(3, 4, 4)

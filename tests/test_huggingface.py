@@ -70,6 +70,25 @@ def test_a_text_gives_the_models_own_weights(save: Save, name: str) -> None:
     assert {type(one.weights) for one in maps} == {kept}
 
 
+@pytest.mark.parametrize("name", [*READERS, *MORE_READERS, "Jamba"])
+@pytest.mark.parametrize("text", [TEXT, "cat"])
+def test_decoders_are_those_whose_tokens_see_none_after_them(save: Save, name: str, text: str) -> None:
+    folder = save(name)
+    layers = [one[0].numpy() for one in eager(folder, input_ids=ids_of(TEXT)).attentions if one is not None]
+    looks_ahead = any(np.triu(weights, 1).any() for weights in layers)
+    stacks = {one.stack for one in open_huggingface(folder).prepare(text).maps(range(4))}
+    assert stacks == {"encoder" if looks_ahead else "decoder"}
+
+
+@pytest.mark.parametrize("is_decoder", [False, True])
+def test_an_encoder_that_was_made_a_decoder(tmp_path: Path, is_decoder: bool) -> None:
+    folder = make_bert(tmp_path / "bert")
+    rewrite(folder, is_decoder=is_decoder)
+    (one,) = open_huggingface(folder).prepare(TEXT).maps([0])
+    assert one.stack == ("decoder" if is_decoder else "encoder")
+    assert np.triu(one.rows(0, 9), 1).any() != is_decoder
+
+
 @pytest.mark.parametrize("name", WRITERS)
 def test_two_texts_give_three_kinds_of_attention(save: Save, name: str) -> None:
     folder = save(name)
@@ -354,6 +373,7 @@ def test_the_text_part_of_models_that_also_see(tmp_path: Path, name: str) -> Non
     model = open_huggingface(tmp_path)
     assert (model.n_layers, model.n_heads) == (3, 4)
     maps = list(model.prepare(TEXT).maps(range(3)))
+    assert {one.stack for one in maps} == {"decoder"}
     for one, theirs in zip(maps, eager(tmp_path, input_ids=ids_of(TEXT)).attentions, strict=True):
         np.testing.assert_allclose(one.rows(0, 9), theirs[0].numpy(), atol=1e-5)
 

@@ -5,7 +5,7 @@ Nothing is fetched, no code that comes with a model is run, and weights are read
 
 import inspect
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -69,6 +69,17 @@ class HuggingFace:
     def writes(self) -> bool:
         """Whether the model reads one text and writes another."""
         return bool(self._model.config.is_encoder_decoder)
+
+    @cached_property
+    def _decodes(self) -> bool:
+        """Whether the model is a decoder alone, whose tokens do not see those after them."""
+        if self.writes:
+            return False
+        causal = {getattr(module, "is_causal", None) for module in self._model.modules()}
+        if causal & {True, False}:
+            return True in causal
+        kind = type(self._settings)  # of a family whose modules do not say it
+        return kind in transformers.MODEL_FOR_CAUSAL_LM_MAPPING and kind not in transformers.MODEL_FOR_MASKED_LM_MAPPING
 
     @property
     def n_layers(self) -> int:
@@ -229,6 +240,10 @@ class HuggingFace:
             self._model(**given)
         return seen
 
+    def placed(self, one: AttentionMap) -> AttentionMap:
+        """A map that was captured, in the stack that it is of: paths alone do not tell decoders."""
+        return replace(one, stack="decoder") if self._decodes else one
+
     def given(self, read: Text, written: Text | None) -> dict[str, torch.Tensor]:
         """Texts as the model takes them."""
         given = {"input_ids": read.ids}
@@ -314,7 +329,9 @@ class Run:
         keys = None if self.written is None else self.key_tokens
         record = self.model.run(self.model.given(self.read, self.written), layers).record(self.tokens, keys)
         for part in PARTS:
-            yield from (one for one in record.maps if _part(one) == part and one.layer in layers)
+            yield from (
+                one for one in map(self.model.placed, record.maps) if _part(one) == part and one.layer in layers
+            )
 
 
 def _part(one: AttentionMap) -> Part:
