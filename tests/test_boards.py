@@ -18,6 +18,7 @@ from attnviz.collect import collect
 from attnviz.compare import Comparison, compare
 from attnviz.lazy import function
 from attnviz.lessons.registry import LESSONS, run_lesson
+from attnviz.maps import AttentionRecord
 from attnviz.measures.collector import MeasureCollector
 from attnviz.measures.heads import HeadTable, rank
 from attnviz.measures.table import MEASURES
@@ -29,6 +30,7 @@ from attnviz.tokens import Tokens
 from attnviz.translation import translator
 from tests.records import a_record
 from tests.saved import weights_of
+from tests.test_measures import a_map
 
 WORDS = Tokens.of(["a", "b", "a", "c"])
 
@@ -147,6 +149,28 @@ def test_the_most_changed_heads_are_drawn_as_b_minus_a() -> None:
     assert drawn.panels[0].rows.labels == WORDS.text
     assert drawn.range is not None
     assert (drawn.range.bottom, drawn.range.top) == (-0.15, 0.15)
+
+
+@pytest.mark.parametrize(
+    ("places", "labels"),
+    [
+        ([("decoder", "self"), ("decoder", "cross")], ("cross 0", "0")),
+        ([("decoder", "self"), ("encoder", "self")], ("decoder 0", "0")),
+        ([("decoder", "self")], ("0",)),
+    ],
+)
+def test_layers_are_said_to_be_of_a_decoder_beside_those_of_an_encoder(
+    places: list[tuple[Any, Any]], labels: tuple[str, ...]
+) -> None:
+    sides = [
+        AttentionRecord(
+            tuple(a_map(weights_of(2, 3, 3, seed=seed), stack=stack, kind=kind) for stack, kind in places), {}
+        )
+        for seed in (0, 1)
+    ]
+    _, mosaic, drawn = comparison_board(compare(*sides), "largest", 9, "A against B", []).groups
+    assert mosaic.panels[0].rows.labels == labels
+    assert {one.title for one in drawn.panels} == {f"head {label}.{head}" for label in labels for head in (0, 1)}
 
 
 def test_heads_that_have_not_changed_are_not_drawn() -> None:
