@@ -15,6 +15,8 @@ Span = tuple[int, int]
 
 CONTINUES = "##"
 """What WordPiece writes before a piece that goes on with a word."""
+GOES_ON = "@@"
+"""What subword-nmt writes after a piece with which a word goes on."""
 
 
 @dataclass(frozen=True)
@@ -115,10 +117,10 @@ class Tokens:
     def words(self) -> tuple[range, ...]:
         """The tokens word by word, as their pieces tell: ranges of neighbours that cover them all.
 
-        A piece that begins with ## goes on with the word before it. Where some pieces begin with Ġ or ▁ for a blank,
-        one without goes on too, if it and the one before hold a letter or digit; marks are words of their own, as
-        BERT has them. Parts of one character stay together. Special tokens are words of their own, and without such
-        signs every token is.
+        A piece that begins with ## goes on with the word before it, and one that ends with @@ has the next go on with
+        its own. Where some pieces begin with Ġ or ▁ for a blank, one without goes on too, if it and the one before
+        hold a letter or digit; marks are words of their own, as BERT has them. Parts of one character stay together.
+        Special tokens are words of their own, and without such signs every token is.
 
         >>> [list(word) for word in Tokens.of(["un", "##want", "##ed", "!"]).words()]
         [[0, 1, 2], [3]]
@@ -135,7 +137,7 @@ class Tokens:
         piece, before = self.pieces[i], self.pieces[i - 1]
         if self.special[i] or self.special[i - 1]:
             return False
-        if piece.startswith(CONTINUES) or self.spans[i][0] < self.spans[i - 1][1]:
+        if piece.startswith(CONTINUES) or _ends_open(before) or self.spans[i][0] < self.spans[i - 1][1]:
             return True
         if not marked or piece.startswith(BLANKS):
             return False
@@ -152,7 +154,12 @@ class Tokens:
         if len(word) == 1 and self.special[word[0]]:
             return self.text[word[0]]
         texts = [self.text[word[0]], *(self.text[i].removeprefix(CONTINUES) for i in word[1:])]
+        texts = [text.removesuffix(GOES_ON) if _ends_open(text) else text for text in texts[:-1]] + texts[-1:]
         return _without_blanks(_whole_characters(texts))
+
+
+def _ends_open(piece: str) -> bool:
+    return piece.endswith(GOES_ON) and piece != GOES_ON
 
 
 BLANKS = ("Ġ", "▁")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from attnviz import load
 from attnviz.backend import placing
@@ -37,6 +38,26 @@ def test_heads_of_any_family(folder: Folder, name: str) -> None:
     assert (answer.json["provenance"]["model"], answer.json["stack"]) == (name, stack)
     assert "stacks" not in answer.json
     assert ("decoder layer 0" in run("heads", TEXT, "--model", str(folder(name))).text) == (stack == "decoder")
+
+
+@pytest.mark.parametrize(("name", "window"), [("Llama", 9), ("Mistral", 4)])
+def test_grouped_queries_and_windows_are_as_many_as_there_are(folder: Folder, name: str, window: int) -> None:
+    """Four heads of queries have two of keys; the weights outside the window are 0 and not merely small."""
+    answer = run("heads", TEXT, "--model", str(folder(name)), "--layer", "all", "--format", "json")
+    weights = np.array(answer.json["weights"])
+    assert weights.shape == (3, 4, 9, 9)
+    assert len({head.tobytes() for layer in weights for head in layer}) == 12
+    assert ((weights > 0).sum(-1) == np.minimum(np.arange(9) + 1, window)).all()
+    assert (np.triu(weights, 1) == 0).all()
+
+
+@pytest.mark.parametrize("name", ["Llama", "Gemma 2"])
+def test_half_precision_raises_no_alarm(tmp_path: Path, name: str) -> None:
+    folder = save_family(tmp_path / name, name, dtype=torch.bfloat16)
+    answer = run("heads", TEXT, "--model", str(folder), "--layer", "all", "--format", "json")
+    assert (answer.code, answer.err, answer.json["notes"]) == (0, "", [])
+    np.testing.assert_allclose(np.array(answer.json["weights"]).sum(-1), 1, atol=1e-2)
+    assert run("check", TEXT, "--model", str(folder), "--ignore", "saturated,uniform,identical").code == 0
 
 
 def test_a_decoder_is_compared_with_what_a_file_does_not_say_is_one(tmp_path: Path, folder: Folder) -> None:

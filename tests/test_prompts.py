@@ -1,5 +1,7 @@
 """Pairs of texts, chats, and texts that a model goes on with, against what transformers makes of them itself."""
 
+import json
+import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -124,6 +126,23 @@ def test_a_text_goes_on_and_is_run_whole(folder: Folder, name: str, text: str, n
     assert f"tokens 0 to {len(read) - 1} are the prompt; {where} generated: " in answer.json["notes"][0]
     said = answer.json["provenance"]
     assert (said["generate"], said["n_prompt_tokens"], said["text"]) == (n_tokens, len(read), text)
+
+
+@pytest.mark.parametrize("name", ["Llama", "T5"])
+def test_the_likeliest_tokens_are_written_whatever_the_model_prefers(folder: Folder, tmp_path: Path, name: str) -> None:
+    """Beams and lots would make several texts, and steps of several rows."""
+    asked = ("heads", "the cat", "--generate", "3", "--layer", "all", "--format", "json", "--model")
+    plainly = run(*asked, str(folder(name))).json
+    copy = tmp_path / name
+    shutil.copytree(folder(name), copy)
+    settings = json.loads((copy / "generation_config.json").read_text("utf-8"))
+    settings |= {"num_beams": 3, "num_return_sequences": 2, "do_sample": True, "temperature": 9.0, "top_k": 5}
+    settings |= {"return_dict_in_generate": True, "output_attentions": True}
+    (copy / "generation_config.json").write_text(json.dumps(settings), "utf-8")
+    again = run(*asked, str(copy))
+    assert again.code == 0
+    assert again.json["provenance"] == plainly["provenance"]
+    assert again.json.get("weights") == plainly.get("weights") and again.json.get("stacks") == plainly.get("stacks")
 
 
 def likeliest(folder: Path, ids: list[int], n_tokens: int) -> list[int]:

@@ -222,7 +222,7 @@ class HuggingFace:
         with torch.inference_mode(), quiet():
             written = writer.generate(
                 input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=n_tokens, do_sample=False,
-                num_beams=1, use_cache=cached,
+                num_beams=1, num_return_sequences=1, return_dict_in_generate=False, use_cache=cached,
             )[0].tolist()  # fmt: skip
         return tuple(written if self.writes else written[len(text.ids) :])
 

@@ -8,7 +8,7 @@ from typing import Any
 from attnviz.errors import RequestError
 from attnviz.sources.huggingface_loading import quiet
 from attnviz.sources.model import checked_text
-from attnviz.sources.pieces import Read, reader, tokens_of
+from attnviz.sources.pieces import Read, reader, reader_by_joining, tokens_of
 from attnviz.sources.tokenizer import too_long
 from attnviz.sources.windows import Window, windows_of
 from attnviz.tokens import Span, Tokens
@@ -39,7 +39,12 @@ class Texts:
     def __init__(self, tokenizer: Any, limit: int | None) -> None:
         self._tokenizer, self._limit = tokenizer, limit
         backend = getattr(tokenizer, "backend_tokenizer", None)
-        self._read: Read = reader(None if backend is None else backend.to_str(), tokenizer.unk_token)
+        unknown = tokenizer.unk_token
+        self._read: Read = (
+            reader_by_joining(tokenizer.convert_tokens_to_string, unknown)
+            if backend is None
+            else reader(backend.to_str(), unknown)
+        )
 
     @cached_property
     def _special(self) -> frozenset[int]:

@@ -1,14 +1,16 @@
 """What is shown for the pieces of any tokenizer: the characters that each stands for, or its bytes inside one."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
-from attnviz.tokens import CONTINUES, Span, Tokens
+from attnviz.tokens import CONTINUES, GOES_ON, Span, Tokens
 
 _BLANK = "▁"
 """A blank, as SentencePiece writes it."""
+_LONGEST = 4
+"""The bytes of a character, at most."""
 
 Read = Callable[[str], bytes | None]
 """The bytes that a piece stands for; None where the piece is not in the alphabet."""
@@ -52,6 +54,8 @@ def _shown(piece: str, value: bytes, text: str, span: Span) -> str:
         return characters or piece
     if characters[:1].isspace() and not source[0].isspace() and text[: span[0]][-1:].isspace():
         return text[span[0] - 1] + source
+    if piece.endswith(GOES_ON) and not characters.endswith(GOES_ON):
+        return source + GOES_ON
     return CONTINUES + source if piece.startswith(CONTINUES) and not source.startswith(CONTINUES) else source
 
 
@@ -60,26 +64,70 @@ def _found(raw: Sequence[bytes | None], text: str) -> list[Span]:
     folded = text.casefold() if len(text.casefold()) == len(text) else text
     spans: list[Span] = []
     at = 0
-    for value in raw:
-        wanted = "" if value is None else value.decode(errors="replace").strip()
+    for n_pieces, spelled in _characters(raw):
+        wanted = spelled.strip() or spelled
         first = folded.find(wanted if folded is text else wanted.casefold(), at) if wanted else -1
-        spans.append((first, first + len(wanted)) if first >= 0 else (0, 0))
+        spans += [(first, first + len(wanted)) if first >= 0 else (0, 0)] * n_pieces
         at = first + len(wanted) if first >= 0 else at
     return spans
 
 
-def reader(settings: str | None, unknown: str | None) -> Read:
+def _characters(raw: Iterable[bytes | None]) -> Iterator[tuple[int, str]]:
+    """Pieces that spell whole characters together: how many, and what; nothing where they are none.
+
+    >>> list(_characters([b"a", None, b"\\xc3", b"\\xa9b"]))
+    [(1, 'a'), (1, ''), (2, 'éb')]
+    """
+    n_pieces, held = 0, b""
+    for value in raw:
+        n_pieces, held = n_pieces + 1, held + (value or b"")
+        try:
+            spelled = "" if value is None else held.decode()
+        except UnicodeDecodeError:
+            if len(held) < _LONGEST:  # the next piece may make it whole
+                continue
+            spelled = ""
+        yield n_pieces, spelled
+        n_pieces, held = 0, b""
+    if n_pieces:
+        yield n_pieces, ""
+
+
+def reader(settings: str, unknown: str | None) -> Read:
     """How the pieces of a tokenizer are read.
 
     Args:
-        settings: the tokenizer as JSON, as the tokenizers library writes it; None for one written in Python.
+        settings: the tokenizer as JSON, as the tokenizers library writes it.
         unknown: the piece for what is not in the vocabulary, which stands for no characters of its own.
     """
-    parts: Mapping[str, Any] = json.loads(settings) if settings else {}
+    parts: Mapping[str, Any] = json.loads(settings)
     steps = json.dumps([parts.get(name) for name in ("pre_tokenizer", "decoder", "normalizer")], ensure_ascii=False)
     kind = parts.get("model", {}).get("type")
     read = byte_level if "ByteLevel" in steps else wordpiece if kind == "WordPiece" else sentencepiece
     return partial(_known, unknown, read)
+
+
+def reader_by_joining(join: Callable[[list[str]], str], unknown: str | None) -> Read:
+    """How the pieces of a tokenizer written in Python are read, by what it makes of pieces of each kind.
+
+    Args:
+        join: puts pieces together, as the tokenizer does.
+        unknown: as in `reader`.
+    """
+    kinds: tuple[tuple[Read, list[str], str], ...] = (
+        (one_byte, ["Ã", "©"], "é"),
+        (wordpiece, ["a", "##b"], "ab"),
+        (subwords, ["a@@", "b"], "ab"),
+    )
+    read = next((read for read, pieces, whole in kinds if _joins(join, pieces, whole)), sentencepiece)
+    return partial(_known, unknown, read)
+
+
+def _joins(join: Callable[[list[str]], str], pieces: list[str], whole: str) -> bool:
+    try:
+        return join(pieces).strip() == whole
+    except Exception:  # (what it does with pieces that it does not have is its own)
+        return False
 
 
 def _known(unknown: str | None, read: Read, piece: str) -> bytes | None:
@@ -125,3 +173,21 @@ def wordpiece(piece: str) -> bytes | None:
     b'ly'
     """
     return piece.removeprefix(CONTINUES).encode()
+
+
+def one_byte(piece: str) -> bytes | None:
+    """The byte of a piece that is a character of the same number, as ByT5 writes it; longer pieces have names.
+
+    >>> one_byte("Ã"), one_byte("<extra_id_0>")
+    (b'\\xc3', b'<extra_id_0>')
+    """
+    return piece.encode("latin-1") if len(piece) == 1 and piece <= "\xff" else piece.encode()
+
+
+def subwords(piece: str) -> bytes | None:
+    """The bytes of a piece of subword-nmt, @@ at its end left out.
+
+    >>> subwords("un@@")
+    b'un'
+    """
+    return piece.removesuffix(GOES_ON).encode()
