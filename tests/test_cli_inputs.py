@@ -485,10 +485,11 @@ VALUES: dict[str, list[str]] = {
     "probe": ["--probe", "repeat"], "probe_words": ["--probe-words", "3"], "pair": ["--pair", "c d"],
     "target": ["--target", "c d"], "chat": ["--chat"], "generate": ["--generate", "2"],
     "source": ["--source", "pytorch"], "allow_download": ["--allow-download"],
+    "allow_bin": ["--allow-bin"],
 }  # fmt: skip
 """Every option that says whose attention is looked at, with a value other than its default."""
 
-OF_MODELS = {"probe", "probe_words", "pair", "target", "chat", "generate", "source", "allow_download"}
+OF_MODELS = {"probe", "probe_words", "pair", "target", "chat", "generate", "source", "allow_download", "allow_bin"}
 
 NO_USE = {
     "attention": {"text", "file", "model", "embeddings", "truncate", "n_heads", "d_model", "seed", "no_positions",

@@ -290,7 +290,8 @@ DAMAGE: dict[Callable[[Path], None], str] = {
     no_vocabulary: "the tokenizer has no vocabulary|cannot be loaded",
     cut: "the weight file is damaged or incomplete",
     one_missing: r"the weights are incomplete: no encoder\.layer\.1\.attention\.self\.key\.weight \(1 missing\)",
-    pickled: r"no weights in safetensors format, the only one supported \(pytorch_model.bin: a pickle can run code\)",
+    pickled: r"no weights in safetensors format, the only one read unasked \(pytorch_model.bin: a pickle can run code\)"
+    r"; to read the weights in pytorch_model\*.bin, and run nothing, add --allow-bin",
     own_code: "asks for its own Python code",
     own_kernel: "an attention kernel from elsewhere .*'someone/kernel'",
     unknown_type: "'nobody-knows', which transformers does not support itself",

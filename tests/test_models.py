@@ -3,6 +3,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from attnviz.backend import BACKENDS
 from attnviz.sources import inventory
@@ -103,9 +105,9 @@ def test_the_list_is_ascii_or_escaped_and_one_format_of_two() -> None:
 def test_a_model_is_fetched_where_it_is_allowed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def fetched(name: str, allow_patterns: list[str]) -> None:
+    def fetched(name: str, allow_patterns: list[str]) -> str:
         asked.append((name, allow_patterns))
-        make_bert(put_into(cache, name.replace("/", "--")))
+        return str(make_bert(put_into(cache, name.replace("/", "--"))))
 
     monkeypatch.setattr("attnviz.sources.hub_download.snapshot_download", fetched)
     command = ("heads", "a b", "--model", "owner/tiny", "--format", "json")
@@ -118,6 +120,34 @@ def test_a_model_is_fetched_where_it_is_allowed(cache: Path, monkeypatch: pytest
     for safe, unsafe in (("model.safetensors", "model.py"), ("tokenizer.json", "pytorch_model.bin")):
         assert any(fnmatch(safe, one) for one in patterns)
         assert not any(fnmatch(unsafe, one) for one in patterns)
+
+
+@pytest.mark.parametrize("late", [True, False])
+@pytest.mark.parametrize("safe", [True, False])
+def test_bin_files_are_fetched_where_there_is_nothing_safer_and_it_is_allowed(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, safe: bool, late: bool
+) -> None:
+    asked: list[list[str]] = []
+
+    def fetched(name: str, allow_patterns: list[str]) -> str:
+        asked.append(allow_patterns)
+        folder = cache / "models--owner--tiny" / "snapshots" / "0123"
+        if not folder.exists():
+            make_bert(put_into(cache, "owner--tiny"))
+            if not safe:
+                (folder / "model.safetensors").rename(folder.parent / "later.safetensors")
+        elif "pytorch_model*.bin" in allow_patterns:
+            torch.save(load_file(folder.parent / "later.safetensors"), folder / "pytorch_model.bin")
+        return str(folder)
+
+    monkeypatch.setattr("attnviz.sources.hub_download.snapshot_download", fetched)
+    command = ("heads", "a b", "--model", "owner/tiny", "--format", "json", "--allow-download", "--allow-bin")
+    if late:  # without what was left out at first
+        assert run(*command[:-1]).code == (0 if safe else 3)
+    assert run(*command).json["provenance"]["source"] == ("encoder" if safe else "huggingface")
+    assert [patterns for patterns in asked if "pytorch_model*.bin" in patterns] == (
+        [] if safe else [["pytorch_model*.bin"]]
+    )
 
 
 @pytest.mark.parametrize("why", [OSError("no route to the Hub\nmore"), ValueError("owner/tiny is gated")])

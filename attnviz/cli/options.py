@@ -121,10 +121,14 @@ class SourceOptions:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class FetchOptions:
-    """Whether a model may be fetched."""
+    """Whether a model may be fetched, and what may be read of it."""
 
     allow_download: Annotated[
         bool, typer.Option("--allow-download", help="Fetch a model of the Hub that is not in the local cache.")
+    ] = False
+    allow_bin: Annotated[
+        bool,
+        typer.Option("--allow-bin", help="Read .bin files where there is no safetensors file: weights only, no code."),
     ] = False
 
 

@@ -10,7 +10,15 @@ from attnviz.attention import Rule
 from attnviz.backend import NUMPY_NAME, TORCH_NAME, Placing, placing
 from attnviz.cli.inputs import read_texts, typed
 from attnviz.cli.messages import note
-from attnviz.cli.options import CrossOptions, InputOptions, PlaceOptions, RuleOptions, ShapeOptions, TextOptions
+from attnviz.cli.options import (
+    CrossOptions,
+    FetchOptions,
+    InputOptions,
+    PlaceOptions,
+    RuleOptions,
+    ShapeOptions,
+    TextOptions,
+)
 from attnviz.errors import RequestError
 from attnviz.lazy import function
 from attnviz.maps import AttentionMap, Kind, Provenance
@@ -28,7 +36,8 @@ _PLACE = {"backend", "device", "dtype"}
 _RULE = {"causal", "window", "mask"}
 _SCRATCH = {"n_heads", "d_model", "seed", "no_positions", "no_scale", "shared_projections"}
 _USES = {
-    "model": {"text", "file", "model", "source", "allow_download", "truncate", "stride", "probe", "probe_words"}
+    "model": {"text", "file", "model", "source", "allow_download", "allow_bin", "truncate", "stride"}
+    | {"probe", "probe_words"}
     | {"pair", "target", "chat", "generate"}
     | _SCRATCH
     | _RULE
@@ -136,7 +145,7 @@ def takes_rules(options: InputOptions) -> bool:
     if options.embeddings is not None:
         return True
     name = options.model or DEFAULT_MODEL
-    return find_model(name, options.source, allow_download=options.allow_download).runner == OWN
+    return find_model(name, options.source, **_allowed(options)).runner == OWN
 
 
 def files_of(options: InputOptions) -> list[Path]:
@@ -211,8 +220,12 @@ def _windows(model: Model, texts: Sequence[str], options: TextOptions, stride: i
 def _opened(
     options: InputOptions | CrossOptions, name: str, shape: Mapping[str, int | bool], runner: str | None
 ) -> Model:
-    captured = find_model(name, runner, allow_download=options.allow_download).runner == PYTORCH
-    return open_model(name, shape, placed(options, in_torch=captured), runner)
+    captured = find_model(name, runner, **_allowed(options)).runner == PYTORCH
+    return open_model(name, shape, placed(options, in_torch=captured), runner, **_allowed(options))
+
+
+def _allowed(options: FetchOptions) -> dict[str, bool]:
+    return {"allow_download": options.allow_download, "allow_bin": options.allow_bin}
 
 
 def _way_in(model: Model, options: TextOptions) -> Callable[[str], Prepared]:

@@ -40,7 +40,8 @@ class Checkpoint:
     def _file(self) -> Any:
         path = self.folder / WEIGHTS
         if not path.is_file():
-            raise AttnvizError(f"{self.folder} has no {WEIGHTS}: attnviz reads weights in safetensors format only")
+            how = "; to read its .bin files in torch, add --allow-bin" if any(self.folder.glob("*.bin")) else ""
+            raise AttnvizError(f"{self.folder} has no {WEIGHTS}: attnviz reads weights in safetensors format only{how}")
         try:
             return safe_open(path, "numpy")
         except (SafetensorError, OSError) as error:

@@ -1,6 +1,7 @@
 """Any Hugging Face model: loaded by transformers, run by torch, its attention captured.
 
-Nothing is fetched, no code that comes with a model is run, and weights are read in safetensors or gguf format only.
+Nothing is fetched, no code that comes with a model is run, and weights are read in safetensors or gguf format; in
+.bin files only where that is allowed.
 """
 
 import inspect
@@ -35,17 +36,20 @@ _LAYERS = "num_hidden_layers", "num_decoder_layers", "encoder_layers", "decoder_
 _HEADS = "num_attention_heads", "encoder_attention_heads", "decoder_attention_heads"
 
 
-def open_huggingface(path: Path, placing: Placing = NUMPY, *, name: str | None = None) -> "HuggingFace":
+def open_huggingface(
+    path: Path, placing: Placing = NUMPY, *, name: str | None = None, allow_bin: bool = False
+) -> "HuggingFace":
     """The model in a folder or a gguf file, of any type that transformers knows itself.
 
     It runs on torch; of `placing`, the device and the dtype count. Unless a dtype is given, it is the one in which the
-    model was stored. It is called like the folder unless a name is given.
+    model was stored. It is called like the folder unless a name is given. With `allow_bin` its weights may be in .bin
+    files, of which nothing but the weights is read.
 
     Raises:
         RequestError: there is no such folder, or it is no checkpoint.
         AttnvizError: the model or its tokenizer is missing, damaged, or asks for code that is not part of transformers.
     """
-    return HuggingFace(path, placing, name or path.resolve().name.removesuffix(GGUF))
+    return HuggingFace(path, placing, name or path.resolve().name.removesuffix(GGUF), allow_bin=allow_bin)
 
 
 def open_bundled(placing: Placing = NUMPY) -> "HuggingFace":
@@ -58,10 +62,10 @@ class HuggingFace:
 
     gives_output = False
 
-    def __init__(self, path: Path, placing: Placing, name: str) -> None:
+    def __init__(self, path: Path, placing: Placing, name: str, *, allow_bin: bool = False) -> None:
         self.name = name
-        self._path, self._placing = path, placing
-        self._model, tokenizer = load(path, placing)
+        self._path, self._placing, self._allow_bin = path, placing, allow_bin
+        self._model, tokenizer = load(path, placing, allow_bin=allow_bin)
         self._settings = self._model.config.get_text_config()
         self._texts = Texts(tokenizer, self._limit)
 
@@ -230,7 +234,7 @@ class HuggingFace:
     def _writer(self) -> Loaded:
         """The model with the part that writes; it takes the place of the one without, which need not be kept twice."""
         self._model = None
-        loaded = load(self._path, self._placing, writes=True)
+        loaded = load(self._path, self._placing, writes=True, allow_bin=self._allow_bin)
         self._model = loaded.model.base_model
         return loaded
 

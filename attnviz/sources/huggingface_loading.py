@@ -2,10 +2,12 @@
 
 import importlib.util
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, NamedTuple
 
 import torch
@@ -17,7 +19,7 @@ from transformers.utils import logging as _logging
 from attnviz.backend import BACKENDS, TORCH_NAME, Placing
 from attnviz.errors import AttnvizError, RequestError
 from attnviz.files import kind_at
-from attnviz.sources.huggingface_folder import checked_folder
+from attnviz.sources.huggingface_folder import checked_folder, weight_files
 from attnviz.sources.registry import EXTRA, GGUF
 
 logging: Any = _logging  # its functions have no types
@@ -36,19 +38,20 @@ class Loaded(NamedTuple):
     tokenizer: Any
 
 
-def load(path: Path, placing: Placing, *, writes: bool = False) -> Loaded:
+def load(path: Path, placing: Placing, *, writes: bool = False, allow_bin: bool = False) -> Loaded:
     """The model at `path` and its tokenizer.
 
     Args:
         path: a folder with a model in safetensors format, or a gguf file.
         placing: the device, and the dtype; unless that is given, it is the one in which the model was stored.
         writes: with the part that tells which token comes next.
+        allow_bin: where there is no file in safetensors format, read the .bin files: the weights, and nothing else.
 
     Raises:
         RequestError: there is no such folder or file, or it is no checkpoint, or the model does not write.
         AttnvizError: the model or its tokenizer is missing, damaged, or asks for code that is not part of transformers.
     """
-    place = _checked(path)
+    place = _checked(path, allow_bin=allow_bin)
     with _loading(path):
         settings = AutoConfig.from_pretrained(**place)
         tokenizer = AutoTokenizer.from_pretrained(**place)
@@ -59,7 +62,8 @@ def load(path: Path, placing: Placing, *, writes: bool = False) -> Loaded:
             config=settings,
             dtype=getattr(torch, placing.runs(_own_dtype(settings))),
             attn_implementation=_implementation(settings),
-            use_safetensors=True,
+            use_safetensors=path.is_file() or any(file.suffix == ".safetensors" for file in weight_files(path)),
+            weights_only=True,
             output_loading_info=True,
         )
     needless = _POOLER if writes else _HEAD
@@ -72,11 +76,11 @@ def load(path: Path, placing: Placing, *, writes: bool = False) -> Loaded:
     return Loaded(model.to(placing.device).eval(), tokenizer)
 
 
-def _checked(path: Path) -> dict[str, Any]:
+def _checked(path: Path, *, allow_bin: bool) -> dict[str, Any]:
     """Where the loaders of transformers find the model, when it is safe to let them."""
     safe = {"local_files_only": True, "trust_remote_code": False}
     if path.suffix.lower() != GGUF:
-        checked_folder(path, transformers.CONFIG_MAPPING)
+        checked_folder(path, transformers.CONFIG_MAPPING, allow_bin=allow_bin)
         return {"pretrained_model_name_or_path": path, **safe}
     if kind_at(path) != "file":
         raise RequestError(f"model file {path} does not exist, or is no file")
@@ -128,6 +132,9 @@ def _loading(path: Path) -> Iterator[None]:
     except Exception as error:  # (what transformers raises of a damaged folder is of any class)
         if "Safetensor" in type(error).__name__ or "safetensor" in str(error).lower():
             raise AttnvizError(f"{path}: the weight file is damaged or incomplete: {error}") from error
+        if isinstance(error, UnpicklingError):
+            said = "is damaged, or holds more than weights, none of which was run"
+            raise AttnvizError(f"{path}: the weight file {said}") from error
         raise AttnvizError(f"{path} cannot be loaded: {error}") from error
 
 
@@ -139,7 +146,9 @@ def quiet() -> Iterator[None]:
     gguf_reading.tqdm = partial(bar, disable=True)
     logging.set_verbosity_error()
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="torch._weights_only_unpickler")
+            yield
     finally:
         gguf_reading.tqdm = bar
         logging.set_verbosity(verbosity)

@@ -34,6 +34,7 @@ _NEEDED = "torch", "transformers"
 EXTRA = "pip install 'attnviz[hf]'"
 """What installs what is needed for all models that attnviz does not run itself."""
 GGUF = ".gguf"
+_WEIGHTS = "*.safetensors", "pytorch_model*.bin"
 BERT = "bert"
 """The model_type that attnviz runs itself."""
 
@@ -48,6 +49,8 @@ class Found:
     """One of `RUNNERS`."""
     path: Path | None
     """Its folder or file; None for a model of `NAMED`."""
+    allow_bin: bool = False
+    """Its weights may be in .bin files, which our own maths does not read."""
 
     def open(self, placing: Placing = NUMPY, **scratch: Any) -> Model:
         """The model; arguments as in `open_model`."""
@@ -55,7 +58,8 @@ class Found:
         if self.path is None:
             opened = function(NAMED[self.name] if self.runner == OWN else _CAPTURED)(placing, **scratch)
         else:
-            opened = function(OPENERS[self.runner])(self.path, placing, name=self.name)
+            more = {"allow_bin": True} if self.allow_bin else {}
+            opened = function(OPENERS[self.runner])(self.path, placing, name=self.name, **more)
         return opened
 
 
@@ -66,6 +70,7 @@ def open_model(
     runner: str | None = None,
     *,
     allow_download: bool = False,
+    allow_bin: bool = False,
 ) -> Model:
     """The model of that name, or the checkpoint of that path.
 
@@ -75,6 +80,7 @@ def open_model(
         placing: where the maths runs.
         runner: one of `RUNNERS`; unless given, attnviz's own maths where it can.
         allow_download: fetch a model of the Hub that is not in the local cache.
+        allow_bin: read weights that are not in safetensors format from .bin files, and nothing else in them.
 
     Raises:
         RequestError: there is no such model or folder, or `scratch` is given for another model.
@@ -85,45 +91,53 @@ def open_model(
             "--n-heads, --d-model, --seed, --no-positions, --no-scale and --shared-projections"
             f" shape the scratch model, not {model}: say --model {SCRATCH}"
         )
-    return find_model(model, runner, allow_download=allow_download).open(placing, **scratch)
+    found = find_model(model, runner, allow_download=allow_download, allow_bin=allow_bin)
+    return found.open(placing, **scratch)
 
 
-def find_model(model: str, runner: str | None = None, *, allow_download: bool = False) -> Found:
+def find_model(
+    model: str, runner: str | None = None, *, allow_download: bool = False, allow_bin: bool = False
+) -> Found:
     """Where the model is, and what runs it; arguments as in `open_model`.
 
     Raises:
         RequestError: there is no such model or folder, or `runner` cannot run it.
         AttnvizError: its configuration is damaged, or packages that run it are missing.
     """
-    found = _found(model, runner, allow_download=allow_download)
+    found = _found(model, runner, allow_download=allow_download, allow_bin=allow_bin)
     missing = [package for package in _NEEDED if find_spec(package) is None] if found.runner == PYTORCH else []
     if missing:
         raise AttnvizError(f"{model} is run by torch and transformers ({', '.join(missing)} missing): {EXTRA}")
     return found
 
 
-def _found(model: str, runner: str | None, *, allow_download: bool) -> Found:
+def _found(model: str, runner: str | None, *, allow_download: bool, allow_bin: bool) -> Found:
     if model == SCRATCH and runner == PYTORCH:
         raise RequestError(f"--source {PYTORCH} runs trained models, and {SCRATCH} is none: leave it out")
     if model in NAMED:
         return Found(model, runner or OWN, None)
-    path, name = _located(model, allow_download=allow_download)
+    path, name = _located(model, allow_download=allow_download, allow_bin=allow_bin)
     if path.suffix.lower() == GGUF:
         if runner == OWN:
             raise RequestError(f"{model} is a gguf file, which --source {OWN} does not read: leave it out")
         return Found(name, PYTORCH, path)
-    is_bert = function(_READ_CONFIG)(path).get("model_type") == BERT
-    return Found(name, runner or (OWN if is_bert else PYTORCH), path)
+    is_own = function(_READ_CONFIG)(path).get("model_type") == BERT
+    needs_bin = allow_bin and not any(path.glob("*.safetensors"))
+    if needs_bin and runner == OWN:
+        raise RequestError(f"{model} has .bin files, which --source {OWN} does not read: leave it out")
+    runner = runner or (OWN if is_own and not needs_bin else PYTORCH)
+    return Found(name, runner, path, allow_bin=needs_bin)
 
 
-def _located(model: str, *, allow_download: bool) -> tuple[Path, str]:
+def _located(model: str, *, allow_download: bool, allow_bin: bool) -> tuple[Path, str]:
     """The folder or file of a model, and what the model is called."""
     path = Path(model)
     if kind_at(path) != "nothing":
         return path, path.resolve().name.removesuffix(GGUF)
     snapshot = snapshot_of(model) if is_hub_name(model) else None
-    if snapshot is None and allow_download and is_hub_name(model):
-        function(_FETCH)(model)
+    lacking = snapshot is None or (allow_bin and not any(any(snapshot.glob(kind)) for kind in _WEIGHTS))
+    if lacking and allow_download and is_hub_name(model):
+        function(_FETCH)(model, allow_bin=allow_bin)
         snapshot = snapshot_of(model)
     if snapshot is not None:
         return snapshot, model
