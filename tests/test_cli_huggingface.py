@@ -205,6 +205,61 @@ def test_cross_attention(two_parts: Path, source: str, target: str) -> None:
     assert [line for line in text.splitlines() if "layer" in line] == ["cross layer 0"]
 
 
+@pytest.mark.parametrize("command", ["heads", "cross"])
+@pytest.mark.parametrize("stack", ["encoder", "decoder", "cross"])
+def test_one_stack_alone(tmp_path: Path, two_parts: Path, stack: str, command: str) -> None:
+    texts = (SOURCE, TARGET) if command == "cross" else (SOURCE, "--target", TARGET)
+    asked = (command, *texts, "--model", str(two_parts), "--stack", stack, "--layer", "all")
+    answer = run(*asked, "--format", "json", "-o", str(tmp_path / "x.npz"), "-o", "-")
+    assert (answer.code, answer.err) == (0, "")
+    expected = weights_of(two_parts, SOURCE, TARGET)[stack]
+    np.testing.assert_allclose(np.array(answer.json["weights"]), expected, atol=1e-5)
+    assert answer.json["provenance"]["stack"] == stack
+    n_tokens = {"encoder": 8, "decoder": 4, "cross": 4 if command == "cross" else 12}[stack]
+    assert f"{n_tokens} tokens" in run(*asked).text
+    assert answer.json["layers"] == list(range(2 if stack == "encoder" else 3))
+    assert run(*asked[:-1], "-1", "--format", "json").json["layers"] == answer.json["layers"][-1:]
+    again = load(tmp_path / "x.npz")
+    np.testing.assert_allclose(again.weights, expected, atol=1e-5)
+
+
+def test_one_stack_in_every_command(tmp_path: Path, two_parts: Path) -> None:
+    both = ("--target", TARGET, "--model", str(two_parts))
+    weights = weights_of(two_parts, SOURCE, TARGET)
+    whole = str(tmp_path / "x.npz")
+    assert run("heads", SOURCE, *both, "-o", whole).code == 0
+    for given in ((SOURCE, *both), ("--attention", whole)):
+        found = run("metrics", *given, "--by", "largest", "--stack", "cross", "--format", "json").json
+        np.testing.assert_allclose(np.array(found["largest"]), weights["cross"].max(-1).mean(-1), atol=1e-5)
+        shown = run("heads", *given, "--stack", "decoder", "--query", "bird").text
+        assert "query bird" in shown and "cross" not in shown
+        assert "no query token 'bird'" in error("heads", *given, "--stack", "encoder", "--query", "bird", code=2)
+        for stack, code in (("decoder", 0), ("encoder", 1)):  # of which one is causal
+            ignored = ("--ignore", "saturated,uniform,identical")
+            assert run("check", *given, "--causal", "--stack", stack, *ignored).code == code
+    found = run("compare", whole, whole, "--stack", "encoder", "--tolerance", "0", "--format", "json").json
+    assert {one["stack"] for one in found["heads"]} == {"encoder"}
+
+
+def test_a_stack_that_is_not_there_is_refused_with_those_that_are(
+    tmp_path: Path, folder: Folder, two_parts: Path
+) -> None:
+    np.save(tmp_path / "x.npy", np.full((2, 3, 3), 1 / 3, np.float32))
+    np.savez(tmp_path / "x.npz", embeddings=np.eye(4))
+    for given, there, other in (
+        (("a cat",), "encoder", "cross"),
+        (("a cat", "--model", "scratch"), "encoder", "decoder"),
+        (("a cat", "--model", str(folder("Llama"))), "decoder", "encoder"),
+        (("--attention", str(tmp_path / "x.npy")), "encoder", "cross"),
+        (("--embeddings", str(tmp_path / "x.npz")), "encoder", "decoder"),
+    ):
+        assert run("heads", *given, "--stack", there).code == 0
+        said = error("heads", *given, "--stack", other, code=2)
+        assert f"has no stack {other}: --stack is {there} there, or left out" in said
+    assert "--stack is cross there" in error("cross", "a", "b", "--stack", "encoder", code=2)
+    assert "is not one of" in error("heads", "a", "--stack", "middle", code=2)
+
+
 def test_a_token_of_either_text_can_be_asked_for(two_parts: Path) -> None:
     both = ("--target", TARGET, "--model", str(two_parts))
     read = run("heads", SOURCE, *both, "--query", "mat").text

@@ -54,7 +54,7 @@ def check(what: InputOptions, which: HeadOptions, how: CheckOptions, where: Outp
     ignored = _kinds(how.ignore)
     outputs = parse_outputs(where.output or [], where.format, files_of(what), places=(), formats=FORMATS)
     # attention that was saved or captured is expected to be causal; to our own models it is said
-    source = open_source(what if takes_rules(what) else replace(what, causal=False))
+    source = open_source(what if takes_rules(what) else replace(what, causal=False), which.stack)
     selection = Selection.parse(which.layer, which.head, source.layers, source.heads)
     layers = selection.layers_or(source.layers)
     faults: list[tuple[int, Fault]] = []

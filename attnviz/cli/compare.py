@@ -183,7 +183,7 @@ def _refuse_useless(what: InputOptions) -> None:
 
 def _record(options: InputOptions, which: HeadOptions, *, single: bool) -> AttentionRecord:
     """The attention of one side."""
-    source = open_source(options)
+    source = open_source(options, which.stack)
     selection = Selection.parse(which.layer, which.head, source.layers, source.heads)
     if source.n_subjects > 1:
         raise RequestError(f"the text is {source.n_subjects} windows: compare takes one; leave out --stride")

@@ -20,4 +20,4 @@ def cross(what: CrossOptions, which: HeadOptions, view: ViewOptions, where: Outp
     attnviz cross "the cat sat" "o gato sentou"
     """
     outputs = parse_outputs(where.output or [], where.format, [*mask_files(what), *how.files])
-    show_heads(open_cross(what), outputs, which, view, how)
+    show_heads(open_cross(what, which.stack), outputs, which, view, how)

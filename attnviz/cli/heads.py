@@ -24,4 +24,4 @@ def heads(what: InputOptions, which: HeadOptions, view: ViewOptions, where: Outp
     attnviz heads - < sentences.txt
     """
     outputs = parse_outputs(where.output or [], where.format, [*files_of(what), *how.files])
-    show_heads(open_source(what), outputs, which, view, how)
+    show_heads(open_source(what, which.stack), outputs, which, view, how)

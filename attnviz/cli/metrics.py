@@ -61,7 +61,7 @@ def metrics(what: InputOptions, which: HeadOptions, by: MeasureOptions, where: O
     outputs = parse_outputs(
         where.output or [], where.format, [*files_of(what), *how.files], places=(), formats=RESULT_FORMATS
     )
-    source = open_source(what)
+    source = open_source(what, which.stack)
     collector = MeasureCollector(MEASURES if any(output.holds_numbers for output in outputs) else names)
     selection = Selection.parse(which.layer, which.head, source.layers, source.heads)
     whole = source.n_subjects == 1 and which.layer is None and which.head is None

@@ -16,6 +16,7 @@ from attnviz.render import FORMATS
 from attnviz.render.colors import DEFAULT_COLORMAP, NAMES
 from attnviz.render.panels import Look
 from attnviz.render.scale import DEFAULT_SCALE, SCALES
+from attnviz.sources.model import Part
 from attnviz.sources.registry import DEFAULT_MODEL, NAMED, RUNNERS, SCRATCH
 
 OutputFormat = StrEnum("OutputFormat", {name: name for name in ("terminal", *FORMATS)})  # type: ignore[misc]
@@ -228,6 +229,10 @@ class HeadOptions:
     ] = None
     head: Annotated[
         str | None, typer.Option(show_default=False, help="Heads, from 0: 0,3-5 or 5.3, which is head 3 of layer 5.")
+    ] = None
+    stack: Annotated[
+        Part | None,
+        typer.Option(show_default=False, help="Encoder-decoders: only what reads, what writes, or what is between."),
     ] = None
 
 

@@ -1,7 +1,7 @@
 """Which attention a command looks at: a model on texts, own vectors, or a file of saved attention."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -22,7 +22,8 @@ from attnviz.cli.options import (
 from attnviz.errors import RequestError
 from attnviz.lazy import function
 from attnviz.maps import AttentionMap, Kind, Provenance
-from attnviz.sources.model import Model, Prepared, ReadsPairs, ReadsWindows, Writes
+from attnviz.sources.model import Model, Part, Prepared, ReadsPairs, ReadsWindows, Writes
+from attnviz.sources.parts import OnePart, check_part
 from attnviz.sources.registry import DEFAULT_MODEL, NAMED, OWN, PYTORCH, SCRATCH, find_model, open_model
 
 _SAVED, _SPLIT_ARRAY = "attnviz.sources.saved:open_saved", "attnviz.sources.saved:split_array"
@@ -75,6 +76,8 @@ class Subject:
 class Source:
     """What one run of a command looks at."""
 
+    name: str
+    """What the reader calls it."""
     layers: Sequence[int]
     """The layers that there are, in ascending order."""
     heads: Sequence[int]
@@ -121,21 +124,21 @@ def _text(text: str) -> Provenance:
     return {"text": text} if text else {}
 
 
-def open_source(options: InputOptions) -> Source:
-    """The source that the options name.
+def open_source(options: InputOptions, stack: Part | None = None) -> Source:
+    """The source that the options name, or one part of it.
 
     Raises:
-        RequestError: they contradict each other, or name what is not there.
+        RequestError: they contradict each other, or name what is not there, or there is no such part.
         AttnvizError: a file is damaged, or something is not installed.
     """
     if options.attention is not None:
         _refuse_useless(options, "attention")
-        return _saved(options, options.attention)
+        return _saved(options, options.attention, stack)
     if options.embeddings is not None:
         _refuse_useless(options, "embeddings")
-        return _embeddings(options, options.embeddings)
+        return _of_part(_embeddings(options, options.embeddings), {}, stack)
     _refuse_useless(options, "model")
-    return _model(options)
+    return _model(options, stack)
 
 
 def takes_rules(options: InputOptions) -> bool:
@@ -174,7 +177,7 @@ def _refuse_useless(options: InputOptions, kind: str) -> None:
         raise RequestError(f"{name} has no use with --{kind}, which says it all: leave out one of them")
 
 
-def _model(options: InputOptions) -> Source:
+def _model(options: InputOptions, stack: Part | None) -> Source:
     if options.probe_words is not None and not options.probe:
         raise RequestError("--probe-words has no use without --probe repeat")
     texts = [] if options.probe else read_texts(options.text, options.file)
@@ -185,7 +188,8 @@ def _model(options: InputOptions) -> Source:
     prepare = _way_in(model, options)
     texts = texts or [_probe(model, options)]
     windows = [] if options.stride is None else _windows(model, texts, options, options.stride)
-    return Source(
+    whole = Source(
+        name=model.name,
         layers=model.attending,
         heads=range(model.n_heads),
         gives_output=model.gives_output,
@@ -198,6 +202,23 @@ def _model(options: InputOptions) -> Source:
         rule=lambda prepared: _rule(options, prepared),
         windows=windows,
     )
+    return _of_part(whole, model.parts if isinstance(model, Writes) else {}, stack)
+
+
+def _of_part(whole: Source, parts: Mapping[Part, Sequence[int]], part: Part | None) -> Source:
+    """One part of what a source looks at; one that says no parts is an encoder.
+
+    Raises:
+        RequestError: there is no such part.
+    """
+    parts = parts or {"encoder": whole.layers}
+    if part is None:
+        return whole
+    check_part(part, parts, whole.name)
+    if len(parts) == 1:
+        return whole
+    prepare = whole.prepare
+    return replace(whole, layers=parts[part], prepare=lambda text: OnePart(prepare(text), part), pictured=None)
 
 
 def _windows(model: Model, texts: Sequence[str], options: TextOptions, stride: int) -> list[tuple[str, Prepared]]:
@@ -258,8 +279,8 @@ def _way_in(model: Model, options: TextOptions) -> Callable[[str], Prepared]:
     return lambda text: model.prepare_written(text, n_tokens, chat=options.chat, truncate=cut)
 
 
-def open_cross(options: CrossOptions) -> Source:
-    """A model on two texts, of which the target attends to the source.
+def open_cross(options: CrossOptions, stack: Part | None = None) -> Source:
+    """A model on two texts, of which the target attends to the source, or one part of it.
 
     Raises:
         RequestError: the options contradict each other, or the model has no cross-attention.
@@ -267,15 +288,17 @@ def open_cross(options: CrossOptions) -> Source:
     """
     source, target = typed(options.source, "the source"), typed(options.target, "the target")
     prepare: Callable[[str], Prepared]
+    parts: Mapping[Part, Sequence[int]]
     if options.model == SCRATCH:
         model = function(NAMED[SCRATCH])(placed(options), **_scratch(options))
-        prepare = partial(model.prepare_cross, source)
+        prepare, parts = partial(model.prepare_cross, source), {"cross": model.attending}
     else:
         model = _opened(options, options.model, _scratch(options), None)
         if not isinstance(model, Writes):
             raise RequestError(f"{model.name} reads one text and has no cross-attention: choose another --model")
-        prepare = partial(model.prepare_both, source)
-    return Source(
+        prepare, parts = partial(model.prepare_both, source), model.parts
+    whole = Source(
+        name=model.name,
         layers=model.attending,
         heads=range(model.n_heads),
         gives_output=model.gives_output,
@@ -285,6 +308,7 @@ def open_cross(options: CrossOptions) -> Source:
         rule=lambda prepared: _rule(options, prepared),
         pictured="cross",
     )
+    return _of_part(whole, parts, stack)
 
 
 def _probe(model: Model, options: InputOptions) -> str:
@@ -312,6 +336,7 @@ def _embeddings(options: InputOptions, path: Path) -> Source:
     if options.seed is not None and opened.provenance["projections"] == "file":
         raise RequestError(f"--seed has no use: {path} holds projections, and nothing is drawn")
     return Source(
+        name=path.name,
         layers=range(opened.n_layers),
         heads=range(opened.n_heads),
         gives_output=opened.gives_output,
@@ -322,14 +347,16 @@ def _embeddings(options: InputOptions, path: Path) -> Source:
     )
 
 
-def _saved(options: InputOptions, typed: str) -> Source:
+def _saved(options: InputOptions, typed: str, stack: Part | None) -> Source:
     path, array = function(_SPLIT_ARRAY)(typed)
     if options.backend not in (None, NUMPY_NAME):
         note(f"nothing is computed of saved attention: --backend {options.backend} changes nothing")
     saved = function(_SAVED)(
         path, array=array, tokens=options.tokens, key_tokens=options.key_tokens, batch=options.batch
     )
+    saved = saved if stack is None else saved.of(stack)
     return Source(
+        name=saved.name,
         layers=saved.layers,
         heads=saved.heads,
         gives_output=saved.gives_output,

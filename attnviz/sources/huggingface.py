@@ -5,11 +5,11 @@ Nothing is fetched, no code that comes with a model is run, and weights are read
 """
 
 import inspect
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any
 
 import torch
 import transformers
@@ -23,14 +23,12 @@ from attnviz.sources.encoder import BUNDLED
 from attnviz.sources.huggingface_folder import weights_sha256
 from attnviz.sources.huggingface_loading import Loaded, load, quiet
 from attnviz.sources.huggingface_text import Text, Texts
+from attnviz.sources.model import Part
+from attnviz.sources.parts import PARTS, part_of
 from attnviz.sources.pytorch import Seen, capture
 from attnviz.sources.registry import GGUF
 from attnviz.sources.tokenizer import whole_words
 from attnviz.tokens import Tokens, visible
-
-Part: TypeAlias = Literal["encoder", "decoder", "cross"]
-"""The attention of what a model reads, of what it writes, and of what it writes on what it reads."""
-PARTS: tuple[Part, ...] = get_args(Part)
 
 _LAYERS = "num_hidden_layers", "num_decoder_layers", "encoder_layers", "decoder_layers"
 _HEADS = "num_attention_heads", "encoder_attention_heads", "decoder_attention_heads"
@@ -97,6 +95,15 @@ class HuggingFace:
         listed = next((kind for kind in kinds if isinstance(kind, list | tuple)), ())
         layers = [i for i, kind in enumerate(listed) if "attention" in str(kind) and "linear" not in str(kind)]
         return tuple(layers or range(self.n_layers))
+
+    @property
+    def parts(self) -> Mapping[Part, Sequence[int]]:
+        """The layers of each part that the model has."""
+        if not self.writes:
+            return {"decoder" if self._decodes else "encoder": self.attending}
+        sizes = {part: size for path, size in self._lists() for part in path.split(".") if part in PARTS}
+        read, written = (range(sizes.get(part, self.n_layers)) for part in ("encoder", "decoder"))
+        return {"encoder": read, "decoder": written, "cross": written}
 
     @property
     def n_heads(self) -> int:
@@ -259,12 +266,14 @@ class HuggingFace:
 
     def _modules(self, layers: Collection[int]) -> list[str] | None:
         """The paths of these layers; None where the model has no list of them."""
+        return [f"{path}.{layer}" for path, size in self._lists() for layer in layers if layer < size] or None
+
+    def _lists(self) -> list[tuple[str, int]]:
+        """The path of each list of layers, and how many it has."""
         sizes = self._numbers(_LAYERS)
-        lists = [
-            (name, len(module)) for name, module in self._model.named_modules()
-            if isinstance(module, torch.nn.ModuleList) and len(module) in sizes
-        ]  # fmt: skip
-        return [f"{name}.{layer}" for name, size in lists for layer in layers if layer < size] or None
+        modules = self._model.named_modules()
+        lists = ((path, len(module)) for path, module in modules if isinstance(module, torch.nn.ModuleList))
+        return [(path, size) for path, size in lists if size in sizes]
 
     @cached_property
     def _limit(self) -> int | None:
@@ -334,9 +343,5 @@ class Run:
         record = self.model.run(self.model.given(self.read, self.written), layers).record(self.tokens, keys)
         for part in PARTS:
             yield from (
-                one for one in map(self.model.placed, record.maps) if _part(one) == part and one.layer in layers
+                one for one in map(self.model.placed, record.maps) if part_of(one) == part and one.layer in layers
             )
-
-
-def _part(one: AttentionMap) -> Part:
-    return "cross" if one.kind == "cross" else one.stack

@@ -1,12 +1,15 @@
 """What a source is: a model that takes a text and hands over one attention map a layer."""
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from attnviz.attention import EVERYTHING, Rule
 from attnviz.errors import RequestError
 from attnviz.maps import AttentionMap, Provenance
 from attnviz.tokens import Tokens
+
+Part: TypeAlias = Literal["encoder", "decoder", "cross"]
+"""The attention of what a model reads, of what it writes, and of what it writes on what it reads."""
 
 
 class Prepared(Protocol):
@@ -127,6 +130,11 @@ class ReadsWindows(Protocol):
 @runtime_checkable
 class Writes(Protocol):
     """A model that may write a text, or answer in a chat."""
+
+    @property
+    def parts(self) -> Mapping[Part, Sequence[int]]:
+        """The layers of each part that it has."""
+        ...
 
     def prepare_chat(self, text: str, *, truncate: bool = False) -> Prepared:
         """Tokens for `text` in the model's chat template; arguments and errors as in `Model.prepare`."""

@@ -16,6 +16,8 @@ from attnviz.pooled import POOLED
 from attnviz.schema import from_fields, stacks_of
 from attnviz.sources.datafiles import sha256_of
 from attnviz.sources.masks import split_name
+from attnviz.sources.model import Part
+from attnviz.sources.parts import check_part, part_of
 from attnviz.sources.saved_axes import layers_of
 from attnviz.sources.saved_contents import (
     READERS,
@@ -55,6 +57,18 @@ class Saved:
     def heads(self) -> tuple[int, ...]:
         """The numbers of the heads held, in ascending order; without those that have names."""
         return tuple(sorted({head for one in self.held for head in one.heads if isinstance(head, int)}))
+
+    def of(self, part: Part) -> "Saved":
+        """What is held of one part.
+
+        Raises:
+            RequestError: nothing is.
+        """
+        there = dict.fromkeys(map(part_of, self.held))
+        check_part(part, there, self.name)
+        said = {"stack": part} if len(there) > 1 else {}
+        held = tuple(one for one in self.held if part_of(one) == part)
+        return replace(self, held=held, provenance={**self.provenance, **said})
 
     @property
     def gives_output(self) -> bool:
