@@ -47,7 +47,8 @@ def captured_pass(n_tokens: int) -> tuple[Work, Work]:
     capture, inference_mode = function("attnviz.sources.pytorch:capture"), function("torch:inference_mode")
     auto: Any = function("transformers:AutoModel")
     tokenizer: Any = function("transformers:AutoTokenizer")
-    model = auto.from_pretrained(BUNDLED, dtype=function("torch:float32")).eval()
+    with function("attnviz.sources.huggingface_loading:quiet")():
+        model = auto.from_pretrained(BUNDLED, dtype=function("torch:float32")).eval()
     inputs = tokenizer.from_pretrained(BUNDLED)(excerpt(BUNDLED, n_tokens), return_tensors="pt")
 
     def plain() -> None:

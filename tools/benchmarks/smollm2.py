@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from attnviz.render import PICTURE_TILES
 from tools.benchmarks.children import ROOT, Budget, Task, children
 from tools.benchmarks.rows import Figure, Row, Work, pair, process
 from tools.benchmarks.start import ATTNVIZ
@@ -54,5 +55,5 @@ def _drawn(checkpoint: Path, folder: Path, n_tokens: int) -> tuple[Work, Work]:
     text.write_text(excerpt(checkpoint, n_tokens), encoding="utf-8")
     ours = [*ATTNVIZ, "heads", "--model", str(checkpoint), "-f", str(text), "--layer", "all"]
     theirs = [sys.executable, "-m", "tools.benchmarks.pooled_sketch", str(checkpoint), str(text)]
-    sketch = process(*theirs, str(folder / "sketch.png"), folder=ROOT)
+    sketch = process(*theirs, str(folder / "sketch.png"), str(PICTURE_TILES), folder=ROOT)
     return process(*ours, "-o", str(folder / "long.png")), sketch
