@@ -10,7 +10,7 @@ import torch
 
 from attnviz.maps import AttentionMap, ComputedWeights
 from attnviz.tokens import Tokens
-from tools.benchmarks.rows import Row, Work, pair, timed
+from tools.benchmarks.rows import Row, Work, fastest, pair
 
 Floats = npt.NDArray[np.float32]
 
@@ -34,10 +34,7 @@ def inputs(n_heads: int, n_tokens: int, d_head: int) -> tuple[Floats, Floats]:
 def beside_torch(n_heads: int, n_tokens: int, d_head: int) -> tuple[Work, Work]:
     q, k = inputs(n_heads, n_tokens, d_head)
     sizes = sorted({min(n_tokens, n_rows) for n_rows in (64, 128, 256, 512)})
-    ways = [by_torch(q, k, n_rows) for n_rows in sizes]
-    for way in ways:
-        way()
-    return ours(q, k), min(ways, key=lambda way: min(timed(way) for _ in range(3)))
+    return ours(q, k), fastest(by_torch(q, k, n_rows) for n_rows in sizes)
 
 
 def beside_product(n_heads: int, n_tokens: int, d_head: int) -> tuple[Work, Work]:

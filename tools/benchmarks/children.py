@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.benchmarks.rows import Figure, Row, compared
-
-ROOT = Path(__file__).parents[2]
+from tools.benchmarks.texts import ROOT
 
 
 @dataclass(frozen=True)

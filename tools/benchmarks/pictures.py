@@ -1,6 +1,7 @@
 """Pictures of many heads, beside the least that shows them and beside what people draw by hand."""
 
 import io
+import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -16,9 +17,9 @@ from attnviz.maps import AttentionMap, StoredWeights
 from attnviz.render.panels import Board, heads_board
 from attnviz.render.png import png
 from attnviz.tokens import Tokens
-from tools.benchmarks.rows import Row, Work, pair, process, within
+from tools.benchmarks.rows import Row, Work, fastest, pair, process, within
 from tools.benchmarks.start import ATTNVIZ, BUNDLED, ORANGE
-from tools.benchmarks.texts import excerpt
+from tools.benchmarks.texts import ROOT, excerpt
 
 Weights = npt.NDArray[np.float32]
 """[layer, head, query, key]."""
@@ -49,7 +50,8 @@ def _beside_one_image(layers: int, heads: int, n: int, most: float) -> Row:
 
 
 def _from_text(folder: Path, n_tokens: int) -> Row:
-    """The bundled model and its picture as a process; the floor has the model in the numbers that it computes in."""
+    """The bundled model and its picture as a process; the floor has the model in the numbers that it computes in,
+    and one thread or all, whichever is faster."""
 
     def sides() -> tuple[Work, Work]:
         text, wide = folder / f"text-{n_tokens}.txt", folder / "minilm-float32"
@@ -57,7 +59,9 @@ def _from_text(folder: Path, n_tokens: int) -> Row:
         widened(BUNDLED, wide)
         ours = process(*ATTNVIZ, "heads", "-f", str(text), "--layer", "all", "-o", str(folder / "heads.png"))
         floor = [sys.executable, "-m", "tools.benchmarks.floor", str(wide), str(text), str(folder / "floor.png")]
-        return ours, process(*floor, without=["OPENBLAS_NUM_THREADS"], folder=Path(__file__).parents[2])
+        threads = "OPENBLAS_NUM_THREADS"
+        one, all_there = (process(*floor, env={threads: n}, folder=ROOT) for n in ("1", str(os.cpu_count())))
+        return ours, fastest([one, all_there])
 
     return pair(f"72 heads × {n_tokens} tokens of a text to PNG, as a process", "the floor sketch", sides, most=2)
 

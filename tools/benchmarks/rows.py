@@ -4,7 +4,7 @@ import os
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,7 +61,7 @@ def pair(
         works = sides()
         for work in works:
             work()  # warm caches
-        times = [tuple(map(timed, works)) for _ in range(rounds or asked)]
+        times = [tuple(map(timed, works)) for _ in range(min(rounds or asked, asked))]
         ours, theirs = (f"{statistics.median(column) * 1e3:.1f} ms" for column in zip(*times, strict=True))
         yield compared(ours, theirs, statistics.median(a / b for a, b in times), most, least)
 
@@ -83,6 +83,11 @@ def timed(work: Work) -> float:
     return time.perf_counter() - start
 
 
+def fastest(works: Iterable[Work]) -> Work:
+    """The work that takes the shortest time of all, each at its best of three."""
+    return min(works, key=lambda work: min(timed(work) for _ in range(3)))
+
+
 def within(name: str, make: Callable[[], Work], seconds: float) -> Row:
     """A work alone, whose median time may be at most so many seconds."""
 
@@ -95,11 +100,9 @@ def within(name: str, make: Callable[[], Work], seconds: float) -> Row:
     return Row(name, "", measured)
 
 
-def process(
-    *command: str, env: dict[str, str] | None = None, without: Collection[str] = (), folder: Path | None = None
-) -> Work:
-    """A whole process, with variables of the environment set or left out, in a folder."""
-    environment = {name: value for name, value in {**os.environ, **(env or {})}.items() if name not in without}
+def process(*command: str, env: dict[str, str] | None = None, folder: Path | None = None) -> Work:
+    """A whole process, with variables of the environment set, in a folder."""
+    environment = {**os.environ, **(env or {})}
 
     def run() -> None:
         subprocess.run(

@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 
 from attnviz.render import PICTURE_TILES
-from tools.benchmarks.children import ROOT, Budget, Task, children
+from tools.benchmarks.children import Budget, Task, children
 from tools.benchmarks.rows import Figure, Row, Work, pair, process
 from tools.benchmarks.start import ATTNVIZ
-from tools.benchmarks.texts import excerpt
+from tools.benchmarks.texts import ROOT, excerpt
 
 MOST_DIFFERENCE = 1e-5
 LAYER = 15
