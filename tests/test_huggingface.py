@@ -116,7 +116,11 @@ def test_only_the_layers_asked_for_are_kept(save: Save) -> None:
     model = open_huggingface(save("Llama"))
     prepared = model.prepare(TEXT)
     assert [one.name for one in prepared.maps([2, 0])] == ["layers.0.self_attn", "layers.2.self_attn"]
-    assert len(model.run(model.given(prepared.read, None), [1])._watch.attended) == 1
+    ran: list[int] = []
+    for layer, module in enumerate(model._model.layers):
+        module.register_forward_hook(lambda *_, layer=layer: ran.append(layer))
+    assert [one.layer for one in prepared.maps([1])] == [1]
+    assert ran == [0, 1]  # and nothing after the last one
 
 
 def test_layers_without_attention_have_no_map(save: Save) -> None:

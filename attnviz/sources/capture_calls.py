@@ -1,15 +1,16 @@
 """One attention that ran: what its weights are made from, its values, and some rows of what it gave."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Protocol
 
 import numpy as np
 import torch
 
-from attnviz.arrays import to_numpy
+from attnviz.arrays import Array, to_numpy
 from attnviz.attention import Rule, attend
 from attnviz.maps import ComputedWeights, StoredWeights, Weights
+from attnviz.sources.capture_bands import band_of
 from attnviz.sources.capture_leads import Leads
 from attnviz.sources.capture_tags import Folded, Given, same_sequence
 
@@ -30,6 +31,10 @@ class Recipe(Protocol):
 
     def item(self, leads: Leads, index: int) -> tuple[Weights, tuple[str, ...]]:
         """The weights [head, query, key] of one item of the batch, and what is to be said of them."""
+        ...
+
+    def copied(self) -> "Recipe":
+        """The same, of tensors that the model does not write to as it goes on."""
         ...
 
 
@@ -64,6 +69,10 @@ class Stored:
             notes.append("the weights are those after dropout: call model.eval() to see them without")
         return StoredWeights(array), tuple(notes)
 
+    def copied(self) -> "Stored":
+        """The same weights: a model that has used them does not write to them."""
+        return self
+
 
 @dataclass(frozen=True)
 class Computed:
@@ -85,16 +94,36 @@ class Computed:
         return (*self.q.shape[:-1], self.k.shape[-2])
 
     def item(self, leads: Leads, index: int) -> tuple[Weights, tuple[str, ...]]:
-        """The weights of one item, made when they are asked for."""
-        q, k = (wide(leads.item(x, index)) for x in (self.q, self.k))
-        mask = self.mask
-        if mask is not None:
-            mask = leads.item(mask.expand(*mask.shape[:-1], k.shape[-2]) if mask.ndim > 1 else mask[None], index)
-            mask = mask[0] if mask.shape[0] == 1 else mask
-        rule = Rule(causal=self.causal, mask=mask)
+        """The weights of one item, made when they are asked for; on the CPU by NumPy, from the model's own numbers."""
+        q, k = (leads.item(x, index) for x in (self.q, self.k))
+        rule = Rule(causal=self.causal, mask=self._mask(leads, index, k.shape[-2]))
         rule.check(q.shape[-2], k.shape[-2], q.shape[-3])
+        if rule.mask is not None and rule.mask.ndim == 2:
+            rule = band_of(rule)
         said = (f"dropout {self.dropout:g} was on: the weights are those before it",) if self.dropout else ()
-        return ComputedWeights(q, k, rule, self.scale), said
+        if q.device.type == "cpu" and (rule.mask is None or rule.mask.dtype in _SHARED):
+            return ComputedWeights(to_numpy(q), to_numpy(k), rule.placed(_numbers), self.scale), said
+        return ComputedWeights(wide(q), wide(k), rule, self.scale), said
+
+    def _mask(self, leads: Leads, index: int, n_keys: int) -> torch.Tensor | None:
+        """What of the mask is for one item: [query, key], with an axis before them where heads differ."""
+        mask = self.mask
+        if mask is None:
+            return None
+        mask = leads.item(mask.expand(*mask.shape[:-1], n_keys) if mask.ndim > 1 else mask[None], index)
+        return mask[0] if mask.shape[0] == 1 else mask
+
+    def copied(self) -> "Computed":
+        """The same of copies of the queries and keys."""
+        return replace(self, q=self.q.clone(), k=self.k.clone())
+
+
+_SHARED = (torch.bool, torch.float32, torch.float64)
+"""The dtypes of masks that mean the same in NumPy; what half precision cannot hold begins elsewhere."""
+
+
+def _numbers(x: torch.Tensor) -> Array:
+    return x.numpy()
 
 
 def wide(x: torch.Tensor) -> torch.Tensor:
@@ -132,6 +161,10 @@ class Attended:
     def cross(self) -> bool:
         """Whether queries and keys are of two sequences."""
         return not same_sequence(*self.sides)
+
+    def copied(self) -> "Attended":
+        """The same, whatever the model does next to the tensors that it attended with."""
+        return replace(self, recipe=self.recipe.copied(), values=self.values.clone(), out=self.out.clone())
 
     def after(self, other: "Attended") -> bool:
         """Whether this attention builds on what came of the other one."""

@@ -1,7 +1,7 @@
 """Weights of flex attention: queries and keys, and functions that change a score or allow a pair."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -75,6 +75,10 @@ class Flexed:
         q, k = (wide(leads.item(x, index)) for x in (self.q, self.k))
         return FlexWeights(q, k, index, self.score, self.allowed, self.scale), ()
 
+    def copied(self) -> "Flexed":
+        """The same of copies of the queries and keys."""
+        return replace(self, q=self.q.clone(), k=self.k.clone())
+
 
 def flexed(args: Sequence[Any]) -> Flexed:
     """What the higher-order operator of flex attention was called with.
@@ -86,8 +90,8 @@ def flexed(args: Sequence[Any]) -> Flexed:
     more_for_score, more_for_mask = (tuple(args[7]), tuple(args[8])) if len(args) > 8 else ((), ())
     allowed = blocks[-1]
     return Flexed(
-        q.detach().clone(),
-        k.detach().clone(),
+        q.detach(),
+        k.detach(),
         lambda *places: score(*places, *more_for_score),
         lambda *places: allowed(*places, *more_for_mask),
         float(scale),

@@ -41,8 +41,8 @@ def kernel_of(name: str, func: Any, args: Sequence[Any], kwargs: Arguments, out:
     out = out[0] if isinstance(out, tuple) else out
     mask = told.get("attn_mask", told.get("attn_bias"))
     recipe = Computed(
-        q.detach().expand(*out.shape[:-1], -1).clone(),  # one item of queries may serve a batch of keys
-        k.detach().clone(),
+        q.detach().expand(*out.shape[:-1], -1),  # one item of queries may serve a batch of keys
+        k.detach(),
         causal=bool(told.get("is_causal", False)),
         mask=None if mask is None else mask.detach(),
         scale=told.get("scale"),

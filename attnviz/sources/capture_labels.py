@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 
 from attnviz.errors import RequestError
-from attnviz.maps import AttentionMap
 from attnviz.sources.capture_names import Named
 from attnviz.tokens import Tokens
 
@@ -14,10 +13,12 @@ class Labels:
     def __init__(self, tokens: Sequence[str] | Tokens | None, key_tokens: Sequence[str] | Tokens | None) -> None:
         self.tokens, self.key_tokens = _tokens(tokens), _tokens(key_tokens)
         self._used: set[int] = set()
+        self._sizes: list[str] = []
         self._unlabelled: list[str] = []
 
     def of(self, group: Named, n_queries: int, n_keys: int) -> tuple[Tokens, Tokens]:
         """Tokens for the queries and keys; their positions where none of the given ones fit."""
+        self._sizes.append(f"{group.name} {n_queries} queries and {n_keys} keys")
         if group.kind == "cross":
             query, key = self._fitting([self.tokens], n_queries), self._fitting([self.key_tokens], n_keys)
         else:
@@ -39,16 +40,15 @@ class Labels:
                 return one
         return None
 
-    def check(self, maps: Sequence[AttentionMap]) -> tuple[str, ...]:
-        """What is to be said of maps that the tokens do not fit.
+    def check(self) -> tuple[str, ...]:
+        """What is to be said of attention that the tokens do not fit.
 
         Raises:
-            RequestError: the tokens fit none of them.
+            RequestError: the tokens fit none of it.
         """
         for given, what in ((self.tokens, "tokens"), (self.key_tokens, "key tokens")):
             if given is not None and id(given) not in self._used:
-                sizes = ", ".join(f"{one.name} {len(one.query)} queries and {len(one.key)} keys" for one in maps[:3])
-                more = ", …" if len(maps) > 3 else ""
+                sizes, more = ", ".join(self._sizes[:3]), ", …" if len(self._sizes) > 3 else ""
                 raise RequestError(f"{len(given)} {what} are given, but attention has other sizes: {sizes}{more}")
         if not self._unlabelled or self.tokens is None:
             return ()

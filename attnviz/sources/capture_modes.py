@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from attnviz.errors import RequestError
 from attnviz.sources.capture_kernels import batch_and_heads, is_multi_head, open_multi_head
+from attnviz.sources.capture_tags import Tags
 from attnviz.sources.capture_watch import Watch
 
 Modules: TypeAlias = Mapping[str, torch.nn.Module]
@@ -60,6 +61,20 @@ def _name(func: Any) -> str:
 def has_script(modules: Modules) -> bool:
     """Whether TorchScript is in the model: what it runs is seen only as it is carried out."""
     return any(isinstance(module, torch.jit.ScriptModule) for module in modules.values())
+
+
+def model_name(model: torch.nn.Module) -> str:
+    """What a model is called that has no path: its class."""
+    written = getattr(model, _WRAPPER, model)  # what torch.compile was given
+    return str(getattr(written, "original_name", type(written).__name__))  # TorchScript keeps the name
+
+
+def tags_for(modules: Modules) -> Tags:
+    """Tags for a run of these modules, which know what is part of the model."""
+    own = (
+        one for module in modules.values() for kind in (module._parameters, module._buffers) for one in kind.values()
+    )
+    return Tags([one for one in own if one is not None], strangers_are_inputs=has_script(modules))
 
 
 @contextmanager

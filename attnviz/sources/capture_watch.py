@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -16,9 +16,11 @@ from attnviz.sources.capture_calls import Attended, Recipe, Stored, some_rows
 from attnviz.sources.capture_kernels import Kernel, kernel_of
 from attnviz.sources.capture_products import PRODUCTS, SOFTMAX, Product, product_of, softmax_axis, weighting_of
 from attnviz.sources.capture_tags import LEARNED, STATIC, Folded, Role, Tag, Tags, same_sequence, spread, tensors_in
+from attnviz.sources.handover import Stopped
 
 MASKED = -1e9
 """Scores at or below it, or half the dtype's minimum where that is nearer, are masked."""
+_GATE = "a softmax weighs values, but not by scores of queries and keys: it is not taken for attention"
 _HERE, _TORCH = str(Path(__file__).parent / "capture_"), str(Path(torch.__file__).parent)
 
 
@@ -30,16 +32,28 @@ class _Frame:
     call: int
 
 
+class Keeper(Protocol):
+    """Who is told of attention as it runs, in the thread of the model."""
+
+    def keep(self, one: Attended) -> None:
+        """Attention ran; its tensors are the model's own."""
+        ...
+
+    def leave(self, path: str, call: int) -> None:
+        """A call of a module has ended."""
+        ...
+
+
 class Watch:
     """What has been seen so far, in the thread that began it.
 
     Args:
         tags: of the tensors that the model works with.
+        keeper: who is told.
         wanted: paths of modules; attention elsewhere is not kept. None keeps all.
     """
 
-    def __init__(self, tags: Tags, wanted: Collection[str] | None) -> None:
-        self.attended: list[Attended] = []
+    def __init__(self, tags: Tags, keeper: Keeper, wanted: Collection[str] | None) -> None:
         self.refused: list[str] = []
         """Attention that ran but could not be kept, and why."""
         self.elsewhere: dict[str, None] = {}
@@ -48,7 +62,8 @@ class Watch:
         """Modules in which a softmax weighs values that is none over scores of queries and keys."""
         self.softmaxes = 0
         self.operations = 0
-        self._tags, self._wanted = tags, wanted
+        self._tags, self._keeper, self._wanted = tags, keeper, wanted
+        self._stopped = False
         self._stack: list[_Frame] = []
         self._calls = 0
         self._folded: Folded | None = None
@@ -56,6 +71,8 @@ class Watch:
 
     def operation(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one operation, and see what it was."""
+        if self._stopped:
+            raise Stopped
         self.operations += 1
         out = func(*args, **kwargs)
         if name in SOFTMAX:
@@ -68,9 +85,13 @@ class Watch:
             spread(self._tags, name, args, kwargs, out)
         return out
 
+    def stop(self) -> None:
+        """Let the next operation raise `Stopped`; any thread may say so."""
+        self._stopped = True
+
     def _kernel(self, kernel: Kernel) -> None:
         q, k = self._tags.of(kernel.q), self._tags.of(kernel.k)
-        values = kernel.v.detach().clone()
+        values = kernel.v.detach()
         first, *others = kernel.out.shape[:-2] or (1,)
         folded = Folded(first, math.prod(others), sure=True) if others else q.folded or k.folded
         made = self._keep(kernel.recipe, values, kernel.out, (_side(q), _side(k)), folded)
@@ -108,7 +129,7 @@ class Watch:
         if tag.role is Role.SCORES and not _is_normalised(read.weights):
             return False
         recipe = Stored(read.weights.detach(), read.rows, tag.dropped)
-        made = self._keep(recipe, read.values.detach().clone(), read.out, tag.sides, tag.folded)
+        made = self._keep(recipe, read.values.detach(), read.out, tag.sides, tag.folded)
         self._tags.put(out, Tag(_lineage_of_queries(tag.sides, values.lineage) | made))
         return True
 
@@ -137,7 +158,7 @@ class Watch:
             return made
         rows = some_rows(out.shape[-2])
         frame = self._stack[-1] if self._stack else _Frame("", 0)
-        self.attended.append(
+        self._keeper.keep(
             Attended(
                 path=path,
                 call=frame.call,
@@ -146,7 +167,7 @@ class Watch:
                 recipe=recipe,
                 values=values,
                 rows=rows,
-                out=out.detach()[..., rows.start : rows.stop : rows.step, :].clone(),
+                out=out.detach()[..., rows.start : rows.stop : rows.step, :],
                 sides=sides,
                 made=made,
                 folded=self._folded or folded,
@@ -177,13 +198,34 @@ class Watch:
         """A module ends; what it made out of sight comes from what it was given."""
         if threading.get_ident() != self._thread:
             return
-        self._stack.pop()
+        ended = self._stack.pop()
         unseen = [x for x in tensors_in(out) if not self._tags.known(x)]
         lineage = 0
         for x in tensors_in(args) if unseen else ():
             lineage |= self._tags.of(x).lineage
         for x in unseen:
             self._tags.put(x, Tag(lineage))
+        self._keeper.leave(ended.path, ended.call)
+
+    def left_out(self) -> list[str]:
+        """Attention that ran but could not be kept."""
+        return [f"left out: {why}" for why in self.refused]
+
+    def not_taken(self, model: str) -> list[str]:
+        """What in a model of this name looks like attention and is none."""
+        return [f"{path or model}: {_GATE}" for path in self.gates]
+
+    def nothing(self, model: str) -> str:
+        """Why there is no attention in a model of this name."""
+        if self.elsewhere:
+            return f"no attention ran in the modules asked for, but in {', '.join(self.elsewhere)}"
+        if not self.operations:
+            return f"no attention ran: {model} was not called inside the with block"
+        if self.gates:
+            return f"no attention ran: in {', '.join(path or model for path in self.gates)}, {_GATE}"
+        if self.softmaxes:
+            return f"no attention ran: no softmax of {model} is over scores of queries and keys, and weighs values"
+        return f"no attention ran: {model} has no softmax over keys"
 
 
 def _tag_of_product(product: Product, found: tuple[Tag, Tag]) -> Tag:

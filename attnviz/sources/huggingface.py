@@ -19,13 +19,13 @@ from attnviz.attention import EVERYTHING, Rule
 from attnviz.backend import NUMPY, Placing
 from attnviz.errors import AttnvizError, RequestError
 from attnviz.maps import AttentionMap, Provenance
+from attnviz.sources.capture_stream import streamed
 from attnviz.sources.encoder import BUNDLED
 from attnviz.sources.huggingface_folder import weights_sha256
-from attnviz.sources.huggingface_loading import Loaded, load, quiet
+from attnviz.sources.huggingface_loading import Loaded, check_squares, load, quiet
 from attnviz.sources.huggingface_text import Text, Texts
 from attnviz.sources.model import Part
-from attnviz.sources.parts import PARTS, part_of
-from attnviz.sources.pytorch import Seen, capture
+from attnviz.sources.parts import PARTS
 from attnviz.sources.registry import GGUF
 from attnviz.sources.tokenizer import whole_words
 from attnviz.tokens import Tokens, visible
@@ -245,17 +245,35 @@ class HuggingFace:
         self._model = loaded.model.base_model
         return loaded
 
-    def run(self, given: dict[str, torch.Tensor], layers: Collection[int]) -> Seen:
-        """Run the model once and see the attention of these layers."""
-        with torch.inference_mode(), capture(self._model, modules=self._modules(layers)) as seen:
-            self._model(**given)
-        return seen
+    def maps(
+        self, read: Text, written: Text | None, layers: Collection[int], notes: list[str]
+    ) -> Iterator[AttentionMap]:
+        """Run the model once, up to the last of these layers: their maps while it runs.
+
+        Args:
+            read, written: what the model reads, and in a model of two parts what it writes.
+            layers: which layers, counted from 0.
+            notes: what is to be said of attention that was left out is added to them.
+
+        Raises:
+            AttnvizError: no attention ran, or none could be verified.
+            RequestError: the model keeps n × n weights, which are more than the machine's memory.
+        """
+        check_squares(self._model.config, self.n_heads, max(len(one.ids) for one in (read, written) if one is not None))
+        given = self._given(read, written)
+
+        def run() -> None:
+            with torch.inference_mode():
+                self._model(**given)
+
+        tokens, keys = (read.tokens, None) if written is None else (written.tokens, read.tokens)
+        return streamed(self._model, run, tokens, keys, layers=layers, modules=self._modules(layers), notes=notes)
 
     def placed(self, one: AttentionMap) -> AttentionMap:
         """A map that was captured, in the stack that it is of: paths alone do not tell decoders."""
         return replace(one, stack="decoder") if self._decodes else one
 
-    def given(self, read: Text, written: Text | None) -> dict[str, torch.Tensor]:
+    def _given(self, read: Text, written: Text | None) -> dict[str, torch.Tensor]:
         """Texts as the model takes them."""
         given = {"input_ids": read.ids}
         if any(read.types) and "token_type_ids" in inspect.signature(self._model.forward).parameters:
@@ -304,14 +322,22 @@ class Run:
     """What the model reads."""
     written: Text | None
     """What it writes, in a model of two parts."""
-    notes: tuple[str, ...]
+    told: tuple[str, ...]
+    """What there is to know of the texts."""
     provenance: Provenance = field(default_factory=dict)
     """What was made of the text."""
+    said: list[str] = field(default_factory=list, compare=False)
+    """What there is to know of the attention that was captured last."""
 
     @classmethod
     def of(cls, model: HuggingFace, text: Text, **said: str | bool) -> "Run":
         """A text for a model of one part."""
         return cls(model, text, None, text.notes, said)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the reader should know; once the maps have been seen, also of attention that was left out."""
+        return (*self.told, *self.said)
 
     @property
     def tokens(self) -> Tokens:
@@ -326,7 +352,7 @@ class Run:
     def maps(
         self, layers: Collection[int], *, rule: Rule = EVERYTHING, single: bool = False, output: bool = False
     ) -> Iterator[AttentionMap]:
-        """Run the model; the maps of `layers`, part by part and in order. Layers without attention have none.
+        """Run the model; the maps of `layers`, in the order in which they attend. Layers without attention have none.
 
         Raises:
             RequestError: something is asked for that a model of transformers does not give.
@@ -339,9 +365,6 @@ class Run:
                 raise RequestError(
                     f"{what} is only for models that attnviz runs itself, not for {self.model.name}: leave it out"
                 )
-        keys = None if self.written is None else self.key_tokens
-        record = self.model.run(self.model.given(self.read, self.written), layers).record(self.tokens, keys)
-        for part in PARTS:
-            yield from (
-                one for one in map(self.model.placed, record.maps) if part_of(one) == part and one.layer in layers
-            )
+        self.said.clear()
+        maps = self.model.maps(self.read, self.written, layers, self.said)
+        yield from map(self.model.placed, maps)

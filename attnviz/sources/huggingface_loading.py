@@ -19,6 +19,7 @@ from transformers.utils import logging as _logging
 from attnviz.backend import BACKENDS, TORCH_NAME, Placing
 from attnviz.errors import AttnvizError, RequestError
 from attnviz.files import kind_at
+from attnviz.memory import check_room
 from attnviz.sources.huggingface_folder import checked_folder, weight_files
 from attnviz.sources.registry import EXTRA, GGUF
 
@@ -121,6 +122,24 @@ def _implementation(settings: Any) -> str:
     fused = getattr(model, "_supports_sdpa", False)
     softcap = getattr(settings.get_text_config(), "attn_logit_softcapping", None)
     return "sdpa" if fused and softcap is None else "eager"
+
+
+def check_squares(settings: Any, n_heads: int, n_tokens: int) -> None:
+    """See that the memory holds what a model makes of one layer that keeps its weights; those of a fused kernel do not.
+
+    At the softmax there are two arrays [head, query, key] of float32: the scores and the weights.
+
+    Args:
+        settings: the configuration of the model as it was loaded.
+        n_heads: the heads of a layer.
+        n_tokens: the length of the text.
+
+    Raises:
+        RequestError: they are more than the machine has.
+    """
+    if settings._attn_implementation == "eager":
+        what = f"one layer of this model, which makes {n_heads} maps of {n_tokens} × {n_tokens},"
+        check_room(2 * 4 * n_heads * n_tokens**2, what, "give it fewer tokens, half as many take a quarter")
 
 
 @contextmanager

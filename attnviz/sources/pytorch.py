@@ -9,12 +9,12 @@ import torch
 
 from attnviz._version import __version__
 from attnviz.errors import AttnvizError, RequestError
-from attnviz.maps import AttentionMap, AttentionRecord, StackedHeads, Weights
+from attnviz.maps import AttentionRecord
+from attnviz.sources.capture_calls import Attended
 from attnviz.sources.capture_labels import Labels
-from attnviz.sources.capture_leads import leads_of
-from attnviz.sources.capture_modes import Modules, has_script, watching
-from attnviz.sources.capture_names import Named, heads_together, named
-from attnviz.sources.capture_tags import Tags
+from attnviz.sources.capture_maps import item_of, map_of
+from attnviz.sources.capture_modes import Modules, model_name, tags_for, watching
+from attnviz.sources.capture_names import heads_together, named
 from attnviz.sources.capture_watch import Watch
 from attnviz.tokens import Tokens
 
@@ -52,10 +52,9 @@ def capture(model: torch.nn.Module, *, modules: Collection[str] | None = None) -
         raise RequestError(f"capture takes a torch.nn.Module, got {type(model).__name__}")
     there = dict(model.named_modules())
     _check_paths(there, modules)
-    own = (one for module in there.values() for kind in (module._parameters, module._buffers) for one in kind.values())
-    tags = Tags([one for one in own if one is not None], strangers_are_inputs=has_script(there))
-    watch = Watch(tags, modules)
-    seen = Seen(model, watch)
+    tags, kept = tags_for(there), Kept()
+    watch = Watch(tags, kept, modules)
+    seen = Seen(model_name(model), watch, kept)
     try:
         with watching(there, watch):
             yield seen
@@ -74,13 +73,25 @@ def _check_paths(there: Modules, wanted: Collection[str] | None) -> None:
             raise RequestError(f"the model has no module {path!r}{meant}")
 
 
+class Kept:
+    """Keeps copies of all attention, as the model goes on with its own tensors."""
+
+    def __init__(self) -> None:
+        self.attended: list[Attended] = []
+
+    def keep(self, one: Attended) -> None:
+        """Attention ran."""
+        self.attended.append(one.copied())
+
+    def leave(self, path: str, call: int) -> None:
+        """A module ends, which is nothing to this one."""
+
+
 class Seen:
     """The attention that ran in a `capture` block."""
 
-    def __init__(self, model: torch.nn.Module, watch: Watch) -> None:
-        written = getattr(model, "_orig_mod", model)  # what torch.compile was given
-        self._model = str(getattr(written, "original_name", type(written).__name__))  # TorchScript keeps the name
-        self._watch = watch
+    def __init__(self, model: str, watch: Watch, kept: Kept) -> None:
+        self._model, self._watch, self._kept = model, watch, kept
         self._closed = False
 
     def record(
@@ -107,16 +118,17 @@ class Seen:
         """
         if not self._closed:
             raise RequestError("the capture goes on: call record after the with block")
-        groups = named(heads_together(self._watch.attended), self._model)
         labels = Labels(tokens, key_tokens)
-        maps, notes = [], [f"left out: {why}" for why in self._watch.refused]
-        for group in groups:
-            one, said = _map_of(group, labels, batch, n_heads)
+        maps, notes = [], self._watch.left_out()
+        for group in named(heads_together(self._kept.attended), self._model):
+            heads = n_heads if len(group.parts) == 1 else None
+            items = [item_of(part, group.name, batch, heads) for part in group.parts]
+            one, said = map_of(group, items, labels)
             maps += [one] if one is not None else []
-            notes += [f"{group.name}: {what}" for what in said]
+            notes += said
         if not maps:
-            raise AttnvizError("; ".join(notes) if notes else self._nothing())
-        notes += [*labels.check(maps), *(f"{path or self._model}: {_GATE}" for path in self._watch.gates)]
+            raise AttnvizError("; ".join(notes) if notes else self._watch.nothing(self._model))
+        notes += [*labels.check(), *self._watch.not_taken(self._model)]
         return AttentionRecord(tuple(maps), {**self._provenance(), "text": labels.text}, tuple(notes))
 
     def save(
@@ -136,21 +148,8 @@ class Seen:
         """
         self.record(tokens, key_tokens, batch, n_heads=n_heads).save(path)
 
-    def _nothing(self) -> str:
-        """Why there is no attention."""
-        watch, model = self._watch, self._model
-        if watch.elsewhere:
-            return f"no attention ran in the modules asked for, but in {', '.join(watch.elsewhere)}"
-        if not watch.operations:
-            return f"no attention ran: {model} was not called inside the with block"
-        if watch.gates:
-            return f"no attention ran: in {', '.join(path or model for path in watch.gates)}, {_GATE}"
-        if watch.softmaxes:
-            return f"no attention ran: no softmax of {model} is over scores of queries and keys, and weighs values"
-        return f"no attention ran: {model} has no softmax over keys"
-
     def _provenance(self) -> dict[str, str]:
-        values = self._watch.attended[0].values
+        values = self._kept.attended[0].values
         return {
             "attnviz": __version__,
             "source": "capture",
@@ -160,32 +159,3 @@ class Seen:
             "dtype": str(values.dtype).removeprefix("torch."),
             "torch": torch.__version__,
         }
-
-
-_GATE = "a softmax weighs values, but not by scores of queries and keys: it is not taken for attention"
-
-
-def _map_of(
-    group: Named, labels: Labels, batch: int, n_heads: int | None
-) -> tuple[AttentionMap | None, tuple[str, ...]]:
-    """The map of one item of the batch, or None where it cannot be verified; and what is to be said."""
-    weights: list[Weights] = []
-    notes: dict[str, None] = {}
-    for part in group.parts:
-        *sizes, n_queries, _ = part.recipe.sizes
-        leads = leads_of(sizes, part.folded, part.inputs, n_queries, n_heads if len(group.parts) == 1 else None)
-        if not 0 <= batch < leads.batch:
-            there = f"items 0 to {leads.batch - 1} are there" if leads.batch > 1 else "only item 0 is there"
-            raise RequestError(f"no item {batch} in the batch of {group.name}: {there}")
-        made, said, fault = part.item(leads, batch)
-        if fault is not None:
-            return None, (f"left out: {fault}",)
-        weights.append(made)
-        notes |= dict.fromkeys(said)
-    whole = weights[0] if len(weights) == 1 else StackedHeads(tuple(weights))
-    n, n_queries, n_keys = whole.shape
-    query, key = labels.of(group, n_queries, n_keys)
-    made_map = AttentionMap(
-        group.name, group.layer, tuple(range(n)), whole, query, key, stack=group.stack, kind=group.kind
-    )
-    return made_map, tuple(notes)

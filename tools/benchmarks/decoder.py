@@ -8,8 +8,8 @@ import torch
 import transformers
 
 from attnviz.collect import HeatmapCollector, collect
-from attnviz.heatmap import tile_edges
 from attnviz.measures.collector import MeasureCollector
+from attnviz.pooling import tile_edges
 from attnviz.sources.huggingface_loading import quiet
 from attnviz.sources.registry import open_model
 from tools.benchmarks.rows import Work

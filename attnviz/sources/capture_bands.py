@@ -1,0 +1,48 @@
+"""Masks of a size that counts, which are only a rule written out: causal, a window, or both."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from attnviz.attention import Rule
+
+LONG = 512
+"""Tokens from which on a mask is looked at: below, it is as quickly used as understood."""
+_ROWS = 256
+
+
+def band_of(rule: Rule) -> Rule:
+    """The same rule without its mask, where every entry of that is what causality and a window say.
+
+    Args:
+        rule: with a mask [query, key] of torch.
+
+    >>> ones = torch.ones(600, 600, dtype=torch.bool)
+    >>> band_of(Rule(mask=ones.tril().triu(-2))), band_of(Rule(mask=ones.tril(1).triu(-1)))
+    (Rule(causal=True, window=3, keys=None, mask=None), Rule(causal=False, window=2, keys=None, mask=None))
+    """
+    mask: Any = rule.mask
+    n_queries, n_keys = mask.shape
+    if mask.dtype != torch.bool or n_queries != n_keys or n_keys < LONG:
+        return rule
+    causal = not bool(mask[0, 1:].any())
+    width = int(mask[-1 if causal else 0].sum())
+    if not width or not _is_band(mask, width - 1, 0 if causal else width - 1):
+        return rule
+    return replace(rule, mask=None).also(Rule(causal=causal, window=None if width == n_keys else width))
+
+
+def _is_band(mask: torch.Tensor, before: int, after: int) -> bool:
+    """Whether each query may attend to so many keys before and after it, and to no others."""
+    n = mask.shape[0]
+    pattern = torch.ones(_ROWS, _ROWS + before + after, dtype=torch.bool, device=mask.device)
+    pattern = pattern.triu().tril(before + after)
+    for start in range(0, n, _ROWS):
+        rows = mask[start : start + _ROWS]
+        first, last = max(0, start - before), min(n, start + _ROWS + after)
+        offset = first - (start - before)
+        expected = pattern[: rows.shape[0], offset : offset + last - first]
+        if rows[:, :first].any() or rows[:, last:].any() or not torch.equal(rows[:, first:last], expected):
+            return False
+    return True
