@@ -75,6 +75,14 @@ class Block:
             self.factor = self.logits = None
         return self.values
 
+    def put_into(self, array: Floats) -> None:
+        """Write the weights where they belong in [head, query, key] of all heads and queries."""
+        place = array[self.heads, self.queries, self.keys]
+        if self.factor is None:
+            place[...] = self.values
+        else:
+            np.multiply(self.values, self.factor[:, :, None], out=place)
+
     def whole(self) -> Floats:
         """Weights [head, row, key] of all keys."""
         if self.values.shape[2] == self.n_keys:
@@ -103,7 +111,8 @@ def pieces(shape: tuple[int, int, int]) -> Iterator[Piece]:
     """
     n_heads, n_queries, n_keys = shape
     row = 4 * max(1, n_keys)
-    heads = max(1, min(n_heads, BLOCK_BYTES // (row * _FEWEST_ROWS)))
+    most = max(1, min(n_heads, BLOCK_BYTES // (row * _FEWEST_ROWS)))
+    heads = -(-n_heads // -(-n_heads // most)) if n_heads else 1  # the same for all blocks, or one less
     rows = min(BLOCK_ROWS, max(_FEWEST_ROWS, BLOCK_BYTES // (row * heads)))
     for head in range(0, n_heads, heads):
         for start in range(0, n_queries, rows):

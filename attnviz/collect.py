@@ -131,11 +131,9 @@ class RecordCollector(Collector[Copy | None]):
 
     def look(self, block: Block) -> Copy | None:
         """Copy the weights into their place, or where they are too wide for it, to be put there later."""
-        place = block.heads, block.queries, block.keys
-        array = self._array
-        if block.values.dtype == np.float64 != array.dtype:
-            return *place, block.weights.copy()
-        array[place] = block.weights
+        if block.values.dtype == np.float64 != self._array.dtype:
+            return block.heads, block.queries, block.keys, block.weights.copy()
+        block.put_into(self._array)
         return None
 
     def keep(self, part: Copy | None) -> None:

@@ -142,9 +142,10 @@ class ComputedWeights:
         made = np.empty((heads, stop - start, keys), self.q.dtype)
         for piece in pieces((heads, stop - start, keys)):
             block = self.block(piece._replace(start=start + piece.start, stop=start + piece.stop))
-            part = made[block.heads, piece.start : piece.stop]
-            part[:, :, block.keys] = block.weights
-            part[:, :, : block.keys.start] = part[:, :, block.keys.stop :] = 0
+            block.start = piece.start
+            block.put_into(made)
+            rows = made[block.heads, block.queries]
+            rows[:, :, : block.keys.start] = rows[:, :, block.keys.stop :] = 0
         return made
 
     def rows(self, start: int, stop: int) -> Floats:

@@ -73,11 +73,12 @@ class Exponentials:
     def _scores(self, piece: Piece, first: int, last: int, out: Floats) -> None:
         q = self.q[piece.head : piece.last_head, piece.start : piece.stop] * self._factor
         group = self.q.shape[0] // self.k.shape[0]
-        if group == 1:
-            np.matmul(q, self.k[piece.head : piece.last_head, first:last].mT, out=out)
-            return
-        for i, head in enumerate(range(piece.head, piece.last_head)):
-            np.matmul(q[i], self.k[head // group, first:last].T, out=out[i])
+        n_heads, n_rows, width = q.shape
+        for kv_head in range(piece.head // group, (piece.last_head - 1) // group + 1):
+            a, b = (max(0, min(n_heads, head - piece.head)) for head in (kv_head * group, (kv_head + 1) * group))
+            rows, together = (b - a) * n_rows, q[a:b]  # heads that share keys: one product
+            keys = self.k[kv_head, first:last].T
+            np.matmul(together.reshape(rows, width), keys, out=out[a:b].reshape(rows, last - first))
 
     def _mask(self, piece: Piece, first: int, last: int, scores: Floats) -> float | None:
         """Put masked scores out of the way, and add what the mask adds; the value that was put there."""
