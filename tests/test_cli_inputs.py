@@ -477,7 +477,7 @@ def test_rows_that_are_no_distribution_are_shown_as_they_are_and_said(
 VALUES: dict[str, list[str]] = {
     "text": ["a b"], "file": ["-f", "text.txt"], "model": ["--model", "scratch"], "tokens": ["--tokens", "t.json"],
     "key_tokens": ["--key-tokens", "t.json"], "batch": ["--batch", "0"], "truncate": ["--truncate"],
-    "n_heads": ["--n-heads", "2"], "d_model": ["--d-model", "8"], "seed": ["--seed", "1"],
+    "stride": ["--stride", "5"], "n_heads": ["--n-heads", "2"], "d_model": ["--d-model", "8"], "seed": ["--seed", "1"],
     "no_positions": ["--no-positions"], "no_scale": ["--no-scale"], "shared_projections": ["--shared-projections"],
     "causal": ["--causal"], "window": ["--window", "2"], "mask": ["--mask", "mask.npy"],
     "backend": ["--backend", "torch"], "device": ["--device", "cuda"], "dtype": ["--dtype", "float64"],
@@ -492,9 +492,10 @@ VALUES: dict[str, list[str]] = {
 OF_MODELS = {"probe", "probe_words", "pair", "target", "chat", "generate", "source", "allow_download", "allow_bin"}
 
 NO_USE = {
-    "attention": {"text", "file", "model", "embeddings", "truncate", "n_heads", "d_model", "seed", "no_positions",
-                  "no_scale", "shared_projections", "causal", "window", "mask", "device", "dtype"} | OF_MODELS,
-    "embeddings": {"text", "file", "model", "tokens", "key_tokens", "batch", "truncate", "d_model",
+    "attention": {"text", "file", "model", "embeddings", "truncate", "stride", "n_heads", "d_model", "seed",
+                  "no_positions", "no_scale", "shared_projections", "causal", "window", "mask", "device",
+                  "dtype"} | OF_MODELS,
+    "embeddings": {"text", "file", "model", "tokens", "key_tokens", "batch", "truncate", "stride", "d_model",
                    "no_positions"} | OF_MODELS,
     "model": {"tokens", "key_tokens", "batch", "probe", "probe_words", "target", "chat", "generate"},
 }  # fmt: skip

@@ -24,7 +24,7 @@ GROUPS = {
     ),
     "maths": ("activations", "attention", "positions", "tokens"),
     "maps": ("blocks", "maps", "pooling", "streaming"),
-    "records": ("heatmap", "schema", "select"),
+    "records": ("heatmap", "pooled", "schema", "select", "stretch"),
     "collect": ("align", "check", "collect", "compare", "faults", "measures", "reduce", "words"),
     "sources": ("sources",),
     "lessons": ("lessons",),

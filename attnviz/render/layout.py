@@ -321,8 +321,9 @@ class _Plans:
             size = _LABEL if cell >= _LABEL + 3 else _SMALL_LABEL
             every = next((step for step in _STEPS if step * cell >= size + 2), _STEPS[-1])
             measure = _at(self._measure, size)
+            labels = _placed(axis, every) if every > 1 else axis.labels
             shown = visible if axis.of_tokens else _shown
-            strings = tuple(elided(shown(s[:_LONG]), _MOST_LABEL, measure) for s in axis.labels[::every])
+            strings = tuple(elided(shown(s[:_LONG]), _MOST_LABEL, measure) for s in labels)
             known = _Labels(size, every, strings, math.ceil(max(map(measure, strings), default=0)))
             self._labels[id(axis), cell] = known
         return known
@@ -347,6 +348,14 @@ class _Plans:
         per_line = panels_per_line(plan.per_line, pitch / plan.line_height(self.own_labels)) if alone else plan.per_line
         room = MAX_SIDE - 2 * _MARGIN - self.beside - width
         return replace(plan, per_line=min(per_line, max(1, 1 + room // pitch)))
+
+
+def _placed(axis: Axis, every: int) -> list[str]:
+    """Every k-th label; single tokens of a part of a text with their positions."""
+    chosen = range(0, len(axis.labels), every)
+    if axis.positions is None or axis.step > 1:
+        return [axis.labels[i] for i in chosen]
+    return [f"{axis.position(i)} {axis.labels[i]}" for i in chosen]
 
 
 def _group_cell(group: Group, most: int, scale: float) -> tuple[int, int]:
