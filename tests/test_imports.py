@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "base": {"base"},
     "maths": {"base", "maths"},
     "maps": {"base", "maths", "maps"},
-    "records": {"base", "maths", "maps"},
+    "records": {"base", "maths", "maps", "records"},
     "collect": {"base", "maths", "maps", "records", "collect"},
     "sources": {"base", "maths", "maps", "records", "sources"},
     "lessons": {"base", "maths", "maps", "records", "collect", "sources", "lessons"},

@@ -54,16 +54,16 @@ def pooled(pool: Pool, rows: int, columns: int, *maps: AttentionMap) -> tuple[He
 @given(st.data())
 def test_tiles_are_those_of_the_whole_matrix(pool: Pool, data: st.DataObject) -> None:
     sizes = [data.draw(st.integers(1, most)) for most in (3, 300, 40)]
-    limits = [data.draw(st.integers(1, 50)) for _ in range(2)]
+    most_rows, most_columns = data.draw(st.integers(1, 50)), data.draw(st.integers(1, 50))
     dtype = data.draw(st.sampled_from([np.float32, np.float64]))
     weights = np.random.default_rng(data.draw(st.integers(0, 99))).random(sizes).astype(dtype)
-    (one,) = pooled(pool, *limits, map_of(weights))
+    (one,) = pooled(pool, most_rows, most_columns, map_of(weights))
     rows, columns = one.query_edges.tolist(), one.key_edges.tolist()
     assert (rows[0], rows[-1], columns[0], columns[-1]) == (0, sizes[1], 0, sizes[2])
-    assert len(rows) - 1 <= limits[0]
-    assert len(columns) - 1 <= limits[1]
+    assert len(rows) - 1 <= most_rows
+    assert len(columns) - 1 <= most_columns
     np.testing.assert_allclose(one.values, tiles_of(weights.astype(np.float64), rows, columns, pool), rtol=1e-6)
-    assert (one.values.dtype, one.pool) == (dtype, pool)
+    assert (one.values.dtype, one.pool) == (weights.dtype, pool)
     np.testing.assert_allclose(one.shown_mass, weights.sum(axis=2, dtype=np.float64).mean(axis=1), rtol=1e-6)
 
 
@@ -170,7 +170,6 @@ def test_a_file_for_each_head(tmp_path: Path) -> None:
 def test_text_is_pooled_to_what_is_asked_for_and_what_has_room() -> None:
     few = run("heads", TEXT, "--model", "scratch", "--tiles", "5", "--width", "80", "--pool", "max").text
     assert "each cell is the largest weight of 5 × 5 tokens" in " ".join(few.split())
-    assert "sqrt scale" in few
     for label in ("0–4", "20–22"):
         assert label in few
     one = ["heads", " ".join(["a", "b"] * 300), "--model", "scratch", "--head", "0", "--width", "80"]
@@ -200,6 +199,11 @@ def test_too_many_tiles_are_told_before_the_work(tmp_path: Path) -> None:
     assert "--tiles 256" in error(*asked, code=2)
 
 
-def test_a_range_closes_in_and_is_printed() -> None:
-    text = run("heads", " ".join(["a", "b"] * 600), "--model", "scratch", "--tiles", "8", "--head", "0").text
-    assert "weight 0 to 0.001" in text
+def test_the_range_closes_in_and_the_scale_shows_small_weights() -> None:
+    asked = ["heads", " ".join(["a", "b"] * 600), "--model", "scratch", "--tiles", "8", "--head", "0"]
+    assert "weight 0 to 0.002" in run(*asked).text
+    assert "sqrt scale: blank below" in run(*asked).text
+    assert "sqrt" not in run(*asked, "--color-scale", "linear").text
+    picture = run(*asked, "--format", "svg").text
+    assert "log scale, 2e-06 or less to 0.002" in picture
+    assert "each cell is the mean of 150 × 150 tokens" in picture
