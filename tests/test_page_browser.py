@@ -95,6 +95,18 @@ def test_a_cell_under_the_pointer_is_told_with_its_tokens(tab: Tab) -> None:
     assert (tab.text("#readout"), tab.page.locator("#tip").is_visible()) == ("", False)
 
 
+def test_part_of_a_text_has_the_positions_of_the_whole(tab: Tab) -> None:
+    record = self_record(1, 2, 9)
+    part = record_of(*(one.pick(queries=range(5, 8), keys=range(3, 9)) for one in record.maps))
+    tab.open(part, "#0.1")
+    tab.page.locator("#view canvas").focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight"):
+        tab.page.keyboard.press(key)
+    assert "t6 (6) → t4 (4):" in tab.text("#readout")
+    options = tab.page.locator("#query option").all_text_contents()
+    assert [one.strip() for one in options] == ["5 t5", "6 t6", "7 t7"]
+
+
 def test_every_cell_can_be_reached_with_the_keyboard(tab: Tab) -> None:
     record = self_record(1, 2, 4)
     tab.open(record, "#0.1")

@@ -94,6 +94,7 @@ def _tokens(tokens: Tokens) -> dict[str, Any]:
     return {
         "text": [visible(text) for text in tokens.text],
         "pieces": [visible(piece) for piece in tokens.pieces],
+        "positions": tokens.positions,
         "special": [i for i, special in enumerate(tokens.special) if special],
         "words": [[word.start, visible(tokens.spelled(word))] for word in words] if len(words) < len(tokens) else None,
         "parts": sentence_parts(tokens),

@@ -9,6 +9,7 @@ function axisOf(index, part) {
     label,
     members,
     at: members[0],
+    position: positionOf(tokens, members[0]),
     special: special.has(members[0]),
     hit: members.some((i) => isHit(tokens, i, label)),
   });

@@ -88,6 +88,11 @@ function tokensOf(index) {
   return DATA.tokens[index];
 }
 
+/** Where in the whole text a token is. */
+function positionOf(tokens, i) {
+  return tokens.positions ? tokens.positions[i] : i;
+}
+
 /** A weight in words, with the digits that the page can vouch for. */
 function inWords(value) {
   return Number.isNaN(value) ? "not a number" : Math.abs(value) < 1e4 ? value.toFixed(DIGITS) : value.toPrecision(3);

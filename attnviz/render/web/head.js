@@ -109,7 +109,7 @@ function cellInWords(title, row, column, values, place, n_columns) {
   const rank = Number.isNaN(value)
     ? ""
     : `, ${larger === 0 ? "the largest" : `no. ${larger + 1}`} of ${n_columns} in its row`;
-  return `${title}: ${row.label} (${row.at}) → ${column.label} (${column.at}): ${inWords(value)}${rank}`;
+  return `${title}: ${row.label} (${row.position}) → ${column.label} (${column.position}): ${inWords(value)}${rank}`;
 }
 
 /** A row's largest weights as bars. */

@@ -136,7 +136,7 @@ const lines = {
             type: "button",
             class: kinds,
             text: one.label,
-            title: `${one.label} (${one.at})`,
+            title: `${one.label} (${one.position})`,
             tabindex: i === 0 ? 0 : -1,
             "aria-pressed": "false",
             data: { i },

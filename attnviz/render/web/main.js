@@ -67,7 +67,7 @@ function showControls(view) {
   options("head", map.heads, state.head);
   options(
     "query",
-    tokensOf(map.query).text.map((text, i) => `${i} ${text}`),
+    tokensOf(map.query).text.map((text, i) => `${positionOf(tokensOf(map.query), i)} ${text}`),
     state.query,
   );
   options("measure", Object.keys(DATA.measures), Object.keys(DATA.measures).indexOf(state.measure));

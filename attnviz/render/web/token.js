@@ -5,7 +5,8 @@ const token = {
 
   get title() {
     const map = DATA.maps[state.map];
-    return `${tokensOf(map.query).text[state.query] ?? ""} (${state.query}) over all heads`;
+    const tokens = tokensOf(map.query);
+    return `${tokens.text[state.query] ?? ""} (${positionOf(tokens, state.query)}) over all heads`;
   },
 
   build() {
@@ -94,7 +95,8 @@ const token = {
 
   look(place) {
     const { columns } = this.axes;
-    const query = { label: tokensOf(DATA.maps[state.map].query).text[state.query] ?? "", at: state.query };
+    const tokens = tokensOf(DATA.maps[state.map].query);
+    const query = { label: tokens.text[state.query] ?? "", position: positionOf(tokens, state.query) };
     if (place)
       say(
         cellInWords(
