@@ -2,6 +2,7 @@ import io
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -95,6 +96,12 @@ def golden_boards() -> dict[str, Board]:
     missing[1, 2] = np.nan
     rows, columns = Axis("query", tuple(map(str, range(0, 80, 2))), 2), Axis("key", tuple(map(str, range(0, 80, 2))), 2)
     pooled = Panel("head 0 · 41% hidden", np.kron(weights[0], np.full((8, 8), 0.1)), rows, columns)
+    part = Axis("query", tuple(f"w{i}" for i in range(500, 540)), 1, tuple(range(500, 540)))
+    halves = Axis("key", tuple(f"{i}–{i + 1}" for i in range(500, 580, 2)), 2, tuple(range(500, 580, 2)))
+    stretch = (
+        Panel("head 0 · 86% hidden", np.kron(weights[1], np.full((8, 8), 0.1)), part, replace(part, name="key")),
+        Panel("head 1 · over 99% hidden", np.kron(weights[2], np.full((8, 8), 0.1)), part, halves, "max"),
+    )
     return {
         "heads": board_of(*weights[:4], caption="minilm · 5 tokens · Orange is my favorite"),
         "layers": board_of(*weights, groups=2),
@@ -102,6 +109,7 @@ def golden_boards() -> dict[str, Board]:
         "missing": board_of(*missing),
         "difference": value_boards.difference(),
         "lesson": value_boards.lesson(),
+        "stretch": Board("tokens 500 to 539", (Group("layer 0", stretch),), Range(0.0, 0.1)),
         "pooled": Board("pooled", (Group("decoder layer 3", (pooled,)),), Range(0.0, 0.1)),
     }
 

@@ -145,6 +145,16 @@ def queries_case(style: TerminalStyle) -> Board:
     return queries_board(collector.result(), "seeded weights · two queries")
 
 
+def stretch_case(style: TerminalStyle) -> Board:
+    """Tokens 95 to 119 of 130, and 30 to 129 as the largest weights of tiles."""
+    both = Tokens.of(tokens_of(130))
+    whole = AttentionMap("", 0, (0, 1, 2), StoredWeights(seeded((3, 130, 130), seed=0)), both, both)
+    exact, pooled = HeatmapCollector(25, 25), HeatmapCollector(8, 8, pool="max")
+    exact.add(whole.pick(queries=range(95, 120), keys=range(95, 120)))
+    pooled.add(replace(whole.pick(queries=range(30, 130), keys=range(30, 130)), layer=1))
+    return heads_board([*exact.result(), *pooled.result()], "seeded weights · part of a text")
+
+
 CASES: dict[str, Callable[[TerminalStyle], Board]] = {
     "001-tokens": lambda style: heads_case(tokens_of(1), 3, style),
     "007-tokens": lambda style: heads_case(tokens_of(7), 12, style),
@@ -154,6 +164,7 @@ CASES: dict[str, Callable[[TerminalStyle], Board]] = {
     "awkward": lambda style: heads_case(AWKWARD, 3, style),
     "overview": overview_case,
     "query": queries_case,
+    "stretch": stretch_case,
     "difference": lambda style: value_boards.difference(),
     "signed": lambda style: value_boards.signed(),
     "lesson": lambda style: value_boards.lesson(),

@@ -239,6 +239,8 @@ def fine_cells(shades: Floats, pen: Pen) -> list[Line]:
 def _columns_line(part: Part, layout: Layout, pen: Pen) -> str:
     axis, style = part.panel.columns, pen.style
     labels = label_texts(axis, style)
+    if axis.step > 1 and widest(labels) >= layout.cell:
+        return ticks(axis, layout.cell)
     if layout.mode is not Mode.NUMBERS:
         if axis.of_tokens or axis.step > 1:
             return ticks(axis, layout.cell)
