@@ -383,6 +383,28 @@ def test_the_text_part_of_models_that_also_see(tmp_path: Path, name: str) -> Non
         np.testing.assert_allclose(one.rows(0, 9), theirs[0].numpy(), atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["Llava", "Gemma 3", "Qwen2-VL"])
+def test_models_that_also_see_go_on_with_a_text(tmp_path: Path, name: str) -> None:
+    from transformers import AutoModelForImageTextToText
+
+    maker: Any = AutoModelForImageTextToText
+    torch.manual_seed(0)
+    writer = maker.from_config(composite(name)).eval()
+    writer.save_pretrained(tmp_path)
+    save_tokenizer(tmp_path, wordpiece())
+    ids = ids_of(TEXT)
+    with torch.no_grad():
+        for _ in range(3):
+            ids = torch.cat([ids, writer(input_ids=ids, use_cache=False).logits[:, -1:].argmax(-1)], dim=1)
+    prepared = open_huggingface(tmp_path).prepare_written(TEXT, 3)
+    assert torch.equal(torch.tensor([prepared.read.ids]), ids)
+    assert prepared.provenance["n_prompt_tokens"] == 9
+    vocabulary = wordpiece()
+    assert prepared.tokens.pieces == tuple(vocabulary.id_to_token(i) or f"<{i}>" for i in ids[0].tolist())
+    for one, theirs in zip(prepared.maps(range(3)), eager(tmp_path, input_ids=ids).attentions, strict=True):
+        np.testing.assert_allclose(one.rows(0, 12), theirs[0].numpy(), atol=1e-5)
+
+
 def test_rows_of_learned_sinks_are_said_to_sum_to_less(save: Save) -> None:
     answer = run("heads", TEXT, "--model", str(save("gpt-oss")), "--layer", "all", "--format", "json")
     sums = np.array(answer.json["weights"]).sum(-1)

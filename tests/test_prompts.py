@@ -199,6 +199,30 @@ def test_what_cannot_be_written_is_refused(folder: Folder, tmp_path: Path) -> No
         open_huggingface(folder("Llama")).prepare_written("cat " * 30, 20)
 
 
+@pytest.mark.parametrize("name", ["Llama", "T5"])
+def test_a_model_that_writes_is_loaded_once(folder: Folder, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    from transformers import PreTrainedModel
+
+    loads, own = [], PreTrainedModel.from_pretrained.__func__  # type: ignore[attr-defined]
+
+    def counted(kind: Any, *given: Any, **more: Any) -> Any:
+        loads.append(kind)
+        return own(kind, *given, **more)
+
+    monkeypatch.setattr(PreTrainedModel, "from_pretrained", classmethod(counted))
+    assert run("heads", "the cat", "--generate", "2", "--model", str(folder(name))).code == 0
+    assert len(loads) == 1
+
+
+def test_what_a_models_preferences_cannot_do_is_said(folder: Folder, tmp_path: Path) -> None:
+    shutil.copytree(folder("Llama"), tmp_path / "Llama")
+    settings = json.loads((tmp_path / "Llama" / "generation_config.json").read_text("utf-8"))
+    settings |= {"constraints": 3, "force_words_ids": [[1]]}
+    (tmp_path / "Llama" / "generation_config.json").write_text(json.dumps(settings), "utf-8")
+    said = error("heads", "a", "--generate", "2", "--model", str(tmp_path / "Llama"), code=3)
+    assert "Llama cannot go on with the text: " in said
+
+
 def test_a_head_that_is_missing_is_said(folder: Folder, tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
@@ -208,5 +232,6 @@ def test_a_head_that_is_missing_is_said(folder: Folder, tmp_path: Path) -> None:
     del tensors["lm_head.weight"]
     save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
     model = open_huggingface(tmp_path)
+    assert len(list(model.prepare("the cat").maps(range(3)))) == 3
     with pytest.raises(AttnvizError, match=r"no lm_head\.weight \(1 missing\)"):
         model.prepare_written("the cat", 2)

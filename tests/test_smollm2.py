@@ -55,11 +55,11 @@ def convert(file: Path, folder: Path) -> None:
     """Write a gguf file as a checkpoint folder, and beside it what was printed while it was read."""
     printed = io.StringIO()
     with contextlib.redirect_stderr(printed), contextlib.redirect_stdout(printed):
-        loaded = load_model(file, placing("torch"), writes=True)
-    loaded.model.hf_quantizer = None  # which would not let it be saved; the weights are floats by now
-    del loaded.model.config.quantization_config
+        loaded = load_model(file, placing("torch"))
+    loaded.writer.hf_quantizer = None  # which would not let it be saved; the weights are floats by now
+    del loaded.writer.config.quantization_config
     with contextlib.redirect_stderr(io.StringIO()):  # the progress of saving
-        loaded.model.save_pretrained(folder)
+        loaded.writer.save_pretrained(folder)
     loaded.tokenizer.save_pretrained(folder)
     (folder / "printed.log").write_text(printed.getvalue(), "utf-8")
 

@@ -22,7 +22,7 @@ from attnviz.maps import AttentionMap, Provenance
 from attnviz.sources.capture_stream import streamed
 from attnviz.sources.encoder import BUNDLED
 from attnviz.sources.huggingface_folder import weights_sha256
-from attnviz.sources.huggingface_loading import Loaded, check_squares, load, quiet
+from attnviz.sources.huggingface_loading import check_squares, load, quiet, refuse_incomplete
 from attnviz.sources.huggingface_text import Text, Texts
 from attnviz.sources.model import Part
 from attnviz.sources.parts import PARTS
@@ -62,10 +62,11 @@ class HuggingFace:
 
     def __init__(self, path: Path, placing: Placing, name: str, *, allow_bin: bool = False) -> None:
         self.name = name
-        self._path, self._placing, self._allow_bin = path, placing, allow_bin
-        self._model, tokenizer = load(path, placing, allow_bin=allow_bin)
+        self._path = path
+        self._loaded = load(path, placing, allow_bin=allow_bin)
+        self._model = self._loaded.model
         self._settings = self._model.config.get_text_config()
-        self._texts = Texts(tokenizer, self._limit)
+        self._texts = Texts(self._loaded.tokenizer, self._limit)
 
     @property
     def writes(self) -> bool:
@@ -227,23 +228,32 @@ class HuggingFace:
 
     def _write(self, text: Text, n_tokens: int) -> tuple[int, ...]:
         """The ids that the model writes; of a model of two parts with the one that it begins with."""
-        writer = self._writer.model
+        writer = self._writer
         ids = torch.tensor([text.ids], device=self._model.device)
         cached = not self.writes  # the cache of T5 has no room for more layers that write than layers that read
-        with torch.inference_mode(), quiet():
-            written = writer.generate(
-                input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=n_tokens, do_sample=False,
-                num_beams=1, num_return_sequences=1, return_dict_in_generate=False, use_cache=cached,
-            )[0].tolist()  # fmt: skip
+        try:
+            with torch.inference_mode(), quiet():
+                written = writer.generate(
+                    input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=n_tokens, do_sample=False,
+                    num_beams=1, num_return_sequences=1, return_dict_in_generate=False, use_cache=cached,
+                )[0].tolist()  # fmt: skip
+        except Exception as error:  # (of what a model's own preferences for writing ask for)
+            raise AttnvizError(f"{self.name} cannot go on with the text: {error}") from error
         return tuple(written if self.writes else written[len(text.ids) :])
 
-    @cached_property
-    def _writer(self) -> Loaded:
-        """The model with the part that writes; it takes the place of the one without, which need not be kept twice."""
-        self._model = None
-        loaded = load(self._path, self._placing, writes=True, allow_bin=self._allow_bin)
-        self._model = loaded.model.base_model
-        return loaded
+    @property
+    def _writer(self) -> Any:
+        """The model with the part that writes.
+
+        Raises:
+            RequestError: there is none.
+            AttnvizError: its weights are missing.
+        """
+        if self._loaded.writer is None:
+            kind = " or ".join(self._model.config.architectures or []) or self._model.config.model_type
+            raise RequestError(f"{self.name} ({kind}) does not tell which token comes next: leave out --generate")
+        refuse_incomplete(self._path, self._loaded.lacking)
+        return self._loaded.writer
 
     def maps(
         self, read: Text, written: Text | None, layers: Collection[int], notes: list[str]

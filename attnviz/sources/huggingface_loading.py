@@ -3,7 +3,7 @@
 import importlib.util
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoTokenizer
 from transformers import modeling_gguf_pytorch_utils as _gguf_reading
 from transformers.utils import logging as _logging
 
@@ -37,28 +37,31 @@ class Loaded(NamedTuple):
     model: Any
     """On its device, in eval mode; its configuration does not ask for a cache."""
     tokenizer: Any
+    writer: Any
+    """The model around it that also tells which token comes next; None where it was not made by one."""
+    lacking: tuple[str, ...]
+    """The weights that the checkpoint does not have of what tells the next token; attention needs none of them."""
 
 
-def load(path: Path, placing: Placing, *, writes: bool = False, allow_bin: bool = False) -> Loaded:
-    """The model at `path` and its tokenizer.
+def load(path: Path, placing: Placing, *, allow_bin: bool = False) -> Loaded:
+    """The model at `path` and its tokenizer, and what tells the next token where there is one: all loaded once.
 
     Args:
         path: a folder with a model in safetensors format, or a gguf file.
         placing: the device, and the dtype; unless that is given, it is the one in which the model was stored.
-        writes: with the part that tells which token comes next.
         allow_bin: where there is no file in safetensors format, read the .bin files: the weights, and nothing else.
 
     Raises:
-        RequestError: there is no such folder or file, or it is no checkpoint, or the model does not write.
+        RequestError: there is no such folder or file, or it is no checkpoint.
         AttnvizError: the model or its tokenizer is missing, damaged, or asks for code that is not part of transformers.
     """
     place = _checked(path, allow_bin=allow_bin)
     with _loading(path):
         settings = AutoConfig.from_pretrained(**place)
         tokenizer = AutoTokenizer.from_pretrained(**place)
-    kind = _writer(settings, path) if writes else AutoModel
+    kind = _writer(settings)
     with _loading(path):
-        model, report = kind.from_pretrained(
+        model, report = (kind or AutoModel).from_pretrained(
             **place,
             config=settings,
             dtype=getattr(torch, placing.runs(_own_dtype(settings))),
@@ -67,14 +70,24 @@ def load(path: Path, placing: Placing, *, writes: bool = False, allow_bin: bool 
             weights_only=True,
             output_loading_info=True,
         )
-    needless = _POOLER if writes else _HEAD
-    missing = sorted(name for name in report["missing_keys"] if not needless.search(name))
-    if missing:
-        raise AttnvizError(f"{path}: the weights are incomplete: no {', '.join(missing[:3])} ({len(missing)} missing)")
+    missing = sorted(report["missing_keys"])
+    refuse_incomplete(path, [name for name in missing if not _HEAD.search(name)])
     if len(tokenizer) <= len(tokenizer.all_special_ids):
         raise AttnvizError(f"{path}: the tokenizer has no vocabulary: every word would be unknown")
     model.config.use_cache = False
-    return Loaded(model.to(placing.device).eval(), tokenizer)
+    model = model.to(placing.device).eval()
+    lacking = tuple(name for name in missing if not _POOLER.search(name))
+    return Loaded(model.base_model if kind else model, tokenizer, model if kind else None, lacking)
+
+
+def refuse_incomplete(path: Path, missing: Sequence[str]) -> None:
+    """See that no weights are missing.
+
+    Raises:
+        AttnvizError: some are.
+    """
+    if missing:
+        raise AttnvizError(f"{path}: the weights are incomplete: no {', '.join(missing[:3])} ({len(missing)} missing)")
 
 
 def _checked(path: Path, *, allow_bin: bool) -> dict[str, Any]:
@@ -91,22 +104,20 @@ def _checked(path: Path, *, allow_bin: bool) -> dict[str, Any]:
     return {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name, **safe}
 
 
-def _writer(settings: Any, path: Path) -> Any:
-    """The loader of models of this kind together with the part that tells which token comes next.
-
-    Raises:
-        RequestError: the checkpoint was not made by a model that has one.
-    """
-    two = bool(settings.is_encoder_decoder)
-    mapping: Any = (
-        transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING if two else transformers.MODEL_FOR_CAUSAL_LM_MAPPING
+def _writer(settings: Any) -> Any:
+    """The loader of models of this kind with what tells the next token; None where another kind made the checkpoint."""
+    auto: Any = transformers
+    kinds: tuple[tuple[Any, Any], ...] = (
+        (auto.MODEL_FOR_CAUSAL_LM_MAPPING, auto.AutoModelForCausalLM),
+        (auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING, auto.AutoModelForImageTextToText),
     )
-    kind = mapping.get(type(settings), None)
-    made_by = settings.architectures or []
-    if kind is None or (made_by and kind.__name__ not in made_by):
-        what = " or ".join(made_by) or settings.model_type
-        raise RequestError(f"{path.name} ({what}) does not tell which token comes next: leave out --generate")
-    return AutoModelForSeq2SeqLM if two else AutoModelForCausalLM
+    if settings.is_encoder_decoder:
+        kinds = ((auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING, auto.AutoModelForSeq2SeqLM),)
+    for mapping, loader in kinds:
+        kind = mapping.get(type(settings), None)
+        if kind is not None and (not settings.architectures or kind.__name__ in settings.architectures):
+            return loader
+    return None
 
 
 def _own_dtype(settings: Any) -> str:

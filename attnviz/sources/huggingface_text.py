@@ -153,11 +153,12 @@ class Texts:
         return Text(text.ids + written.ids, types, tokens, text.notes, text.whole + written.whole)
 
     def written(self, ids: Sequence[int]) -> Text:
-        """What the model wrote."""
+        """What the model wrote; an id that the tokenizer has no piece for, as models may have, is its number."""
         tokenizer = self._tokenizer
         special = [one in self._special for one in ids]
         whole = tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        pieces = tokenizer.convert_ids_to_tokens(list(ids))
+        found = tokenizer.convert_ids_to_tokens(list(ids))
+        pieces = [f"<{one}>" if piece is None else piece for one, piece in zip(ids, found, strict=True)]
         return Text(tuple(ids), (0,) * len(ids), tokens_of(pieces, whole, None, special, self._read), (), whole)
 
 
