@@ -22,6 +22,8 @@ BACKENDS: Mapping[str, tuple[str, ...]] = {
 }
 """The backends, and the dtypes in which each can run."""
 DEVICES = "cpu, cuda, cuda:N or mps"
+AUTO = "auto"
+"""All devices of the machine, over which accelerate spreads a model of transformers."""
 MPS = "mps"
 """Apple's GPU, the one device without float64."""
 
@@ -71,7 +73,7 @@ def placing(backend: str = NUMPY_NAME, device: str = "cpu", dtype: str | None = 
 
     Args:
         backend: a key of `BACKENDS`.
-        device: cpu, and for torch also cuda, cuda:N or mps.
+        device: cpu, and for torch also cuda, cuda:N or mps; auto for a model of transformers, over all that there are.
         dtype: one of the backend's; None leaves each source its own.
 
     Raises:
@@ -83,7 +85,7 @@ def placing(backend: str = NUMPY_NAME, device: str = "cpu", dtype: str | None = 
     """
     if backend not in BACKENDS:
         raise RequestError(f"no backend {backend!r}: --backend is {' or '.join(BACKENDS)}")
-    if not re.fullmatch(r"cpu|mps|cuda(:(0|[1-9][0-9]{0,3}))?", device):
+    if not re.fullmatch(r"cpu|auto|mps|cuda(:(0|[1-9][0-9]{0,3}))?", device):
         raise RequestError(f"no device {device!r}: --device is {DEVICES}")
     if backend == NUMPY_NAME and device != "cpu":
         raise RequestError(f"numpy runs on the cpu, not on {device}: add --backend torch")
@@ -92,9 +94,15 @@ def placing(backend: str = NUMPY_NAME, device: str = "cpu", dtype: str | None = 
         raise RequestError(f"{backend} has no dtype {dtype!r}: it has {', '.join(BACKENDS[backend])}{elsewhere}")
     if (device, dtype) == (MPS, "float64"):
         raise RequestError("mps has no float64: choose --dtype float32, or --device cpu")
+    if device == AUTO:
+        return Placing(backend, device, dtype, _nowhere)
     if backend == TORCH_NAME:
         return Placing(backend, device, dtype, _torch_place(device, dtype))
     return NUMPY if dtype is None else Placing(backend, device, dtype, _numpy_place(np.dtype(dtype)))
+
+
+def _nowhere(array: npt.NDArray[Any]) -> Array:
+    raise RequestError(f"--device {AUTO} spreads models that transformers runs: for others it is {DEVICES}")
 
 
 def _numpy_place(dtype: np.dtype[Any]) -> Place:

@@ -62,6 +62,7 @@ def test_what_holds_no_floats_keeps_its_type(backend: str, array: Array) -> None
         (("jax",), "no backend 'jax': --backend is numpy or torch"),
         (("Torch",), "no backend 'Torch'"),
         (("torch", "tpu"), "no device 'tpu': --device is cpu, cuda, cuda:N or mps"),
+        (("numpy", "auto"), "numpy runs on the cpu, not on auto: add --backend torch"),
         (("torch", "cuda:"), "no device 'cuda:'"),
         (("torch", "cuda:-1"), "no device 'cuda:-1'"),
         (("torch", "cuda:01"), "no device 'cuda:01'"),

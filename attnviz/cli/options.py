@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from attnviz.backend import BACKENDS, DEVICES, NUMPY_NAME
+from attnviz.backend import AUTO, BACKENDS, DEVICES, NUMPY_NAME
 from attnviz.lazy import function
 from attnviz.render import FORMATS
 from attnviz.render.colors import DEFAULT_COLORMAP, NAMES
@@ -186,7 +186,9 @@ class PlaceOptions:
     backend: Annotated[
         Backend | None, typer.Option(show_default=f"{NUMPY_NAME}, or what the model needs", help="What does the maths.")
     ] = None
-    device: Annotated[str, typer.Option(help=f"Where torch does it: {DEVICES}.")] = "cpu"
+    device: Annotated[
+        str, typer.Option(help=f"Where torch does it: {DEVICES}; {AUTO} spreads a model of transformers over all.")
+    ] = "cpu"
     dtype: Annotated[
         Dtype | None, typer.Option(show_default="float32", help="In which numbers; the last two for torch.")
     ] = None

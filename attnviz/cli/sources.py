@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from attnviz.attention import Rule
-from attnviz.backend import NUMPY_NAME, TORCH_NAME, Placing, placing
+from attnviz.backend import AUTO, DEVICES, NUMPY_NAME, TORCH_NAME, Placing, placing
 from attnviz.cli.inputs import read_texts, typed
 from attnviz.cli.messages import note
 from attnviz.cli.options import (
@@ -389,6 +389,8 @@ def placed(options: PlaceOptions, *, in_torch: bool = False) -> Placing:
     """
     if in_torch and options.backend == NUMPY_NAME:
         note(f"the model is run by torch: --backend {NUMPY_NAME} changes nothing")
+    if options.device == AUTO and not in_torch:
+        raise RequestError(f"--device {AUTO} is for models that transformers runs: here it is {DEVICES}")
     backend = TORCH_NAME if in_torch else (options.backend or NUMPY_NAME)
     return placing(str(backend), options.device, None if options.dtype is None else options.dtype.value)
 

@@ -129,11 +129,18 @@ class HuggingFace:
             "model": self.name,
             "model_sha256": weights_sha256(self._path),
             "backend": "torch",
-            "device": str(self._model.device),
+            "device": ", ".join(self._devices),
             "dtype": str(self._model.dtype).removeprefix("torch."),
             "torch": torch.__version__,
             "transformers": transformers.__version__,
         }
+
+    @property
+    def _devices(self) -> list[str]:
+        """The devices that hold the model."""
+        spread = getattr(self._loaded.writer or self._model, "hf_device_map", None) or {"": self._model.device}
+        names = (f"cuda:{one}" if isinstance(one, int) else str(one) for one in spread.values())
+        return list(dict.fromkeys(names))
 
     @cached_property
     def words(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from logging import ERROR, getLogger
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 from transformers import modeling_gguf_pytorch_utils as _gguf_reading
 from transformers.utils import logging as _logging
 
-from attnviz.backend import BACKENDS, TORCH_NAME, Placing
+from attnviz.backend import AUTO, BACKENDS, TORCH_NAME, Placing
 from attnviz.errors import AttnvizError, RequestError
 from attnviz.files import kind_at
 from attnviz.memory import check_room
@@ -48,14 +49,17 @@ def load(path: Path, placing: Placing, *, allow_bin: bool = False) -> Loaded:
 
     Args:
         path: a folder with a model in safetensors format, or a gguf file.
-        placing: the device, and the dtype; unless that is given, it is the one in which the model was stored.
+        placing: the device, or all that there are, and the dtype; unless that is given, it is the one in which the
+            model was stored.
         allow_bin: where there is no file in safetensors format, read the .bin files: the weights, and nothing else.
 
     Raises:
         RequestError: there is no such folder or file, or it is no checkpoint.
         AttnvizError: the model or its tokenizer is missing, damaged, or asks for code that is not part of transformers.
     """
-    place = _checked(path, allow_bin=allow_bin)
+    place, spread = _checked(path, allow_bin=allow_bin), placing.device == AUTO
+    if spread and importlib.util.find_spec("accelerate") is None:
+        raise AttnvizError(f"--device {AUTO} is done by accelerate, which is not installed: {EXTRA}")
     with _loading(path):
         settings = AutoConfig.from_pretrained(**place)
         tokenizer = AutoTokenizer.from_pretrained(**place)
@@ -68,6 +72,7 @@ def load(path: Path, placing: Placing, *, allow_bin: bool = False) -> Loaded:
             attn_implementation=_implementation(settings),
             use_safetensors=path.is_file() or any(file.suffix == ".safetensors" for file in weight_files(path)),
             weights_only=True,
+            device_map=AUTO if spread else None,
             output_loading_info=True,
         )
     missing = sorted(report["missing_keys"])
@@ -75,7 +80,7 @@ def load(path: Path, placing: Placing, *, allow_bin: bool = False) -> Loaded:
     if len(tokenizer) <= len(tokenizer.all_special_ids):
         raise AttnvizError(f"{path}: the tokenizer has no vocabulary: every word would be unknown")
     model.config.use_cache = False
-    model = model.to(placing.device).eval()
+    model = (model if spread else model.to(placing.device)).eval()
     lacking = tuple(name for name in missing if not _POOLER.search(name))
     return Loaded(model.base_model if kind else model, tokenizer, model if kind else None, lacking)
 
@@ -172,15 +177,19 @@ def _loading(path: Path) -> Iterator[None]:
 def quiet() -> Iterator[None]:
     """No warnings and no progress bars of transformers; the one for gguf files has no switch of its own."""
     bars, verbosity, bar = logging.is_progress_bar_enabled(), logging.get_verbosity(), gguf_reading.tqdm
+    spreading = getLogger("accelerate")
+    level = spreading.level
     logging.disable_progress_bar()
     gguf_reading.tqdm = partial(bar, disable=True)
     logging.set_verbosity_error()
+    spreading.setLevel(ERROR)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", module="torch._weights_only_unpickler")
             yield
     finally:
         gguf_reading.tqdm = bar
+        spreading.setLevel(level)
         logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
