@@ -126,6 +126,7 @@ def _token_fields(axis: str, tokens: Tokens) -> dict[str, Any]:
         f"{axis}_spans": [list(span) for span in tokens.spans],
         f"{axis}_special": list(tokens.special),
         **({} if tokens.positions is None else {f"{axis}_positions": list(tokens.positions)}),
+        **({f"{axis}_generated": list(tokens.generated)} if tokens.generated else {}),
     }
 
 
@@ -246,6 +247,7 @@ def _tokens_from(axis: str, plain: Mapping[str, Any]) -> Tokens:
         tuple((first, last) for first, last in spans),
         _list_of(bool, f"{axis}_special", plain),
         _list_of(int, f"{axis}_positions", plain) if f"{axis}_positions" in plain else None,
+        _list_of(bool, f"{axis}_generated", plain) if f"{axis}_generated" in plain else (),
     )
 
 

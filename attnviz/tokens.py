@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 
 from attnviz.errors import RequestError
@@ -32,11 +32,15 @@ class Tokens:
     """True for what the tokenizer adds: [CLS], [SEP]."""
     positions: tuple[int, ...] | None = None
     """Where in the whole text each token is; None where they are counted from 0, with none left out."""
+    generated: tuple[bool, ...] = field(default=(), compare=False)
+    """True for what the model wrote itself; empty where nobody let it write. Tokens are the same whoever wrote them."""
 
     def __post_init__(self) -> None:
-        sizes = [len(part) for part in (self.pieces, self.text, self.spans, self.special)]
+        sizes = [
+            len(part) for part in (self.pieces, self.text, self.spans, self.special, self.generated or self.pieces)
+        ]
         if len(set(sizes)) > 1:
-            raise ValueError(f"pieces, text, spans and special differ in length: {sizes}")
+            raise ValueError(f"pieces, text, spans, special and generated differ in length: {sizes}")
         if self.positions is not None and len(self.positions) != len(self):
             raise ValueError(f"{len(self.positions)} positions of {len(self)} tokens")
 
@@ -66,6 +70,7 @@ class Tokens:
             tuple(self.spans[i] for i in indices),
             tuple(self.special[i] for i in indices),
             None if positions == tuple(range(len(positions))) else positions,
+            tuple(self.generated[i] for i in indices) if self.generated else (),
         )
 
     def position(self, index: int) -> int:
@@ -120,7 +125,8 @@ class Tokens:
         A piece that begins with ## goes on with the word before it, and one that ends with @@ has the next go on with
         its own. Where some pieces begin with Ġ or ▁ for a blank, one without goes on too, if it and the one before
         hold a letter or digit; marks are words of their own, as BERT has them. Parts of one character stay together.
-        Special tokens are words of their own, and without such signs every token is.
+        Special tokens are words of their own, what the model wrote begins with a new one, and without such signs every
+        token is a word.
 
         >>> [list(word) for word in Tokens.of(["un", "##want", "##ed", "!"]).words()]
         [[0, 1, 2], [3]]
@@ -135,7 +141,7 @@ class Tokens:
     def _goes_on(self, i: int, marked: bool, bytewise: bool) -> bool:
         """Whether token i goes on with the word of the token before it."""
         piece, before = self.pieces[i], self.pieces[i - 1]
-        if self.special[i] or self.special[i - 1]:
+        if self.special[i] or self.special[i - 1] or (self.generated and self.generated[i] > self.generated[i - 1]):
             return False
         if piece.startswith(CONTINUES) or _ends_open(before) or self.spans[i][0] < self.spans[i - 1][1]:
             return True

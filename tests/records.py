@@ -97,6 +97,7 @@ def tokens(draw: st.DrawFn, length: int) -> Tokens:
         one_each(st.tuples(st.integers(0, 10**6), st.integers(0, 10**6))),
         one_each(st.booleans()),
         draw(st.none() | st.just(tuple(range(500, 500 + length)))),
+        draw(st.just(())) if draw(st.booleans()) else one_each(st.booleans()),
     )
 
 

@@ -13,7 +13,7 @@ import torch
 from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
-from attnviz import AttnvizError, RequestError
+from attnviz import AttnvizError, RequestError, load
 from attnviz.sources.encoder import open_folder
 from attnviz.sources.huggingface import open_huggingface
 from tests.cli import error, run
@@ -126,6 +126,42 @@ def test_a_text_goes_on_and_is_run_whole(folder: Folder, name: str, text: str, n
     assert f"tokens 0 to {len(read) - 1} are the prompt; {where} generated: " in answer.json["notes"][0]
     said = answer.json["provenance"]
     assert (said["generate"], said["n_prompt_tokens"], said["text"]) == (n_tokens, len(read), text)
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ((), [0, 0, 0, 0, 1, 1, 1]),
+        (("--words",), [0, 0, 0, 1, 1, 1]),
+        (("--hide-special",), [0, 0, 0, 1, 1, 1]),
+        (("--query", "-1"), [1]),
+    ],
+)
+def test_what_was_generated_is_marked_token_by_token(
+    folder: Folder, tmp_path: Path, more: tuple[str, ...], expected: list[int]
+) -> None:
+    """The text is [CLS] un ##want cat, and three tokens are written after it."""
+    files = [tmp_path / f"x.{name}" for name in ("json", "npz", "safetensors", "jsonl")]
+    asked = ("--generate", "3", "--model", str(folder("Llama")), *more)
+    assert run("heads", "unwant cat", *asked, *(f"-o{path}" for path in files)).code == 0
+    written = json.loads(files[0].read_bytes())
+    assert written["query_generated"] == [bool(one) for one in expected]
+    for path in files:
+        (first, *_) = load(path).maps
+        assert first.query.generated == tuple(map(bool, expected))
+        keys = expected if "--query" not in more else [0, 0, 0, 0, 1, 1, 1]
+        assert first.key.generated == tuple(map(bool, keys))
+    assert "query_generated" not in run("heads", "unwant cat", *asked[2:], "--format", "json").json
+
+
+def test_what_an_encoder_decoder_generated_is_marked(folder: Folder) -> None:
+    """It begins to write with a token that is given to it."""
+    answer = run("heads", "the cat", "--generate", "3", "--model", str(folder("T5")), "--format", "json").json
+    stacks, n_written = answer["stacks"], len(answer["stacks"]["decoder"]["query_tokens"])
+    marks = [False] + [True] * (n_written - 1)
+    assert stacks["decoder"]["query_generated"] == stacks["decoder"]["key_generated"] == marks
+    assert stacks["cross"]["query_generated"] == marks
+    assert "key_generated" not in stacks["cross"] and "query_generated" not in stacks["encoder"]
 
 
 @pytest.mark.parametrize("name", ["Llama", "T5"])

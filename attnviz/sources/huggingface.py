@@ -225,6 +225,8 @@ class HuggingFace:
         said: dict[str, Any] = {"generate": n_tokens, **({"chat": True, "prompt": prompt} if chat else {})}
         if self.writes:
             written = self._texts.written(ids)
+            begun = replace(written.tokens, generated=(False,) + (True,) * (len(ids) - 1))
+            written = replace(written, tokens=begun)
             notes = (*read.notes, _written_note(written, 0, n_tokens))
             return Run(self, read, written, notes, {**said, "generated": written.whole})
         written = self._texts.written(ids)
