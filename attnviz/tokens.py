@@ -36,9 +36,8 @@ class Tokens:
     """True for what the model wrote itself; empty where nobody let it write. Tokens are the same whoever wrote them."""
 
     def __post_init__(self) -> None:
-        sizes = [
-            len(part) for part in (self.pieces, self.text, self.spans, self.special, self.generated or self.pieces)
-        ]
+        parts = (self.pieces, self.text, self.spans, self.special, *([self.generated] if self.generated else []))
+        sizes = [len(part) for part in parts]
         if len(set(sizes)) > 1:
             raise ValueError(f"pieces, text, spans, special and generated differ in length: {sizes}")
         if self.positions is not None and len(self.positions) != len(self):
