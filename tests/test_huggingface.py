@@ -1,5 +1,6 @@
 """Checkpoint folders as transformers writes them, opened without a network, against the weights that it gives."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -329,6 +330,40 @@ assert len(list(model.prepare("the cat " * 30, truncate=True).maps([0]))) == 1
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
+
+
+@pytest.mark.parametrize("imported", [False, True])
+def test_no_code_is_taken_through_the_package_for_kernels(
+    save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, imported: bool
+) -> None:
+    import transformers
+    from transformers.utils.import_utils import KERNELS_MIN_VERSION, is_kernels_available
+
+    folder, own, seen = save("Llama"), transformers.LlamaModel.__init__, []
+    (tmp_path / "site" / "kernels").mkdir(parents=True)
+    (tmp_path / "site" / "kernels" / "__init__.py").touch()
+    info = tmp_path / "site" / f"kernels-{KERNELS_MIN_VERSION}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: kernels\nVersion: {KERNELS_MIN_VERSION}\n", "utf-8")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.delitem(sys.modules, "kernels", raising=False)
+    before = importlib.import_module("kernels") if imported else None
+
+    def watched(self: Any, *given: Any, **more: Any) -> None:
+        seen.append(is_kernels_available())
+        own(self, *given, **more)
+
+    monkeypatch.setattr(transformers.LlamaModel, "__init__", watched)
+    is_kernels_available.cache_clear()
+    try:
+        assert is_kernels_available()
+        open_huggingface(folder)
+        assert seen and not any(seen)
+        assert is_kernels_available()
+        assert sys.modules.get("kernels") is before
+    finally:
+        monkeypatch.undo()
+        is_kernels_available.cache_clear()
 
 
 def test_the_switches_of_transformers_are_set_back(save: Save) -> None:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ import transformers
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 from transformers import modeling_gguf_pytorch_utils as _gguf_reading
 from transformers.utils import logging as _logging
+from transformers.utils.import_utils import is_kernels_available
 
 from attnviz.backend import AUTO, BACKENDS, TORCH_NAME, Placing
 from attnviz.errors import AttnvizError, RequestError
@@ -160,9 +162,9 @@ def check_squares(settings: Any, n_heads: int, n_tokens: int) -> None:
 
 @contextmanager
 def _loading(path: Path) -> Iterator[None]:
-    """Errors of transformers as ours."""
+    """Errors of transformers as ours; and no code that it would take from elsewhere."""
     try:
-        with quiet():
+        with quiet(), _without_kernels():
             yield
     except Exception as error:  # (what transformers raises of a damaged folder is of any class)
         if "Safetensor" in type(error).__name__ or "safetensor" in str(error).lower():
@@ -171,6 +173,22 @@ def _loading(path: Path) -> Iterator[None]:
             said = "is damaged, or holds more than weights, none of which was run"
             raise AttnvizError(f"{path}: the weight file {said}") from error
         raise AttnvizError(f"{path} cannot be loaded: {error}") from error
+
+
+@contextmanager
+def _without_kernels() -> Iterator[None]:
+    """As if the package kernels were not there, by which transformers takes compiled code from the Hub."""
+    forget = getattr(is_kernels_available, "cache_clear", lambda: None)
+    modules: dict[str, Any] = sys.modules
+    there = {name: module for name, module in modules.items() if name == "kernels"}
+    modules["kernels"] = None
+    forget()
+    try:
+        yield
+    finally:
+        del modules["kernels"]
+        modules |= there
+        forget()
 
 
 @contextmanager
