@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,14 +45,22 @@ def shown(folder: Path, *more: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", ["GPT-2", "DistilBERT"])
-def test_weights_are_read_where_it_is_allowed(tmp_path: Path, name: str) -> None:
+def test_weights_are_read_where_it_is_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     folder = save_family(tmp_path / name, name)
     theirs = np.stack([one[0].numpy() for one in eager(folder, input_ids=ids_of(TEXT)).attentions])
     pickled(folder)
     refused = error("heads", TEXT, "--model", str(folder), code=3)
     assert f"({NAME}: a pickle can run code); to read the weights in pytorch_model*.bin" in refused
     assert "add --allow-bin" in refused
+    own, asked = torch.load, []
+
+    def watched(*given: Any, **more: Any) -> Any:
+        asked.append(more.get("weights_only"))
+        return own(*given, **more)
+
+    monkeypatch.setattr(torch, "load", watched)
     np.testing.assert_allclose(shown(folder), theirs, atol=1e-5)
+    assert asked and set(asked) == {True}
 
 
 def test_shards_are_read_too(tmp_path: Path) -> None:
