@@ -1,8 +1,5 @@
 """Masks of a size that counts, which are only a rule written out: causal, a window, or both."""
 
-from dataclasses import replace
-from typing import Any
-
 import torch
 
 from attnviz.attention import Rule
@@ -12,25 +9,21 @@ LONG = 512
 _ROWS = 256
 
 
-def band_of(rule: Rule) -> Rule:
-    """The same rule without its mask, where every entry of that is what causality and a window say.
-
-    Args:
-        rule: with a mask [query, key] of torch.
+def band_of(mask: torch.Tensor) -> Rule | None:
+    """The rule that a mask [query, key] writes out in every entry; None where it says anything else, or is short.
 
     >>> ones = torch.ones(600, 600, dtype=torch.bool)
-    >>> band_of(Rule(mask=ones.tril().triu(-2))), band_of(Rule(mask=ones.tril(1).triu(-1)))
+    >>> band_of(ones.tril().triu(-2)), band_of(ones.tril(1).triu(-1))
     (Rule(causal=True, window=3, keys=None, mask=None), Rule(causal=False, window=2, keys=None, mask=None))
     """
-    mask: Any = rule.mask
     n_queries, n_keys = mask.shape
     if mask.dtype != torch.bool or n_queries != n_keys or n_keys < LONG:
-        return rule
+        return None
     causal = not bool(mask[0, 1:].any())
     width = int(mask[-1 if causal else 0].sum())
     if not width or not _is_band(mask, width - 1, 0 if causal else width - 1):
-        return rule
-    return replace(rule, mask=None).also(Rule(causal=causal, window=None if width == n_keys else width))
+        return None
+    return Rule(causal=causal, window=None if width == n_keys else width)
 
 
 def _is_band(mask: torch.Tensor, before: int, after: int) -> bool:

@@ -96,12 +96,13 @@ class Computed:
     def item(self, leads: Leads, index: int) -> tuple[Weights, tuple[str, ...]]:
         """The weights of one item, made when they are asked for; on the CPU by NumPy, from the model's own numbers."""
         q, k = (leads.item(x, index) for x in (self.q, self.k))
-        rule = Rule(causal=self.causal, mask=self._mask(leads, index, k.shape[-2]))
+        mask = self._mask(leads, index, k.shape[-2])
+        rule = Rule(causal=self.causal, mask=mask)
         rule.check(q.shape[-2], k.shape[-2], q.shape[-3])
-        if rule.mask is not None and rule.mask.ndim == 2:
-            rule = band_of(rule)
+        if mask is not None and mask.ndim == 2 and (band := band_of(mask)) is not None:
+            rule, mask = Rule(causal=self.causal).also(band), None
         said = (f"dropout {self.dropout:g} was on: the weights are those before it",) if self.dropout else ()
-        if q.device.type == "cpu" and (rule.mask is None or rule.mask.dtype in _SHARED):
+        if q.device.type == "cpu" and (mask is None or mask.dtype in _SHARED):
             return ComputedWeights(to_numpy(q), to_numpy(k), rule.placed(_numbers), self.scale), said
         return ComputedWeights(wide(q), wide(k), rule, self.scale), said
 

@@ -71,7 +71,7 @@ class Watch:
 
     def operation(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one operation, and see what it was."""
-        if self._stopped:
+        if self._stopped and sys.exception() is None:  # what is done on the way out is not stopped
             raise Stopped
         self.operations += 1
         out = func(*args, **kwargs)

@@ -86,9 +86,10 @@ def handed_over(work: Callable[[Counter[Thing]], None]) -> Iterator[Thing]:
     counter: Counter[Thing] = Counter()
     # as a daemon: a program that ends while the work rests must not wait for it
     thread = threading.Thread(target=counter.run, args=(work,), name="attnviz", daemon=True)
-    thread.start()
     try:
+        thread.start()
         yield from counter.take()
     finally:
         counter.leave()
-        thread.join()
+        if thread.is_alive():
+            thread.join()
