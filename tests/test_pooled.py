@@ -16,9 +16,10 @@ from safetensors import safe_open
 
 from attnviz import RequestError, load
 from attnviz.collect import HeatmapCollector, collect
-from attnviz.heatmap import Heatmap, Pool
+from attnviz.heatmap import Heatmap
 from attnviz.maps import AttentionMap, StoredWeights
 from attnviz.pooled import pooled_fields, pooled_table
+from attnviz.pooling import Pool
 from attnviz.render.layout import tile_note
 from attnviz.render.panels import heads_board
 from attnviz.tokens import Tokens

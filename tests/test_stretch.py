@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz import RequestError, load
+from attnviz.blocks import Block, Piece
 from attnviz.maps import ComputedWeights
 from attnviz.stretch import Stretch
 from attnviz.tokens import Tokens
@@ -158,9 +159,9 @@ def test_a_row_or_a_stretch_makes_no_other_row(tmp_path: Path, monkeypatch: pyte
     made = []
     block = ComputedWeights.block
 
-    def counted(self: ComputedWeights, start: int, stop: int) -> Any:
-        made.append((start, stop))
-        return block(self, start, stop)
+    def counted(self: ComputedWeights, piece: Piece, *, logits: bool = False) -> Block:
+        made.append((piece.start, piece.stop))
+        return block(self, piece, logits=logits)
 
     monkeypatch.setattr(ComputedWeights, "block", counted)
     monkeypatch.setattr("attnviz.sources.projected.STORED_BYTES", 0)
