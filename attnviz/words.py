@@ -65,7 +65,7 @@ def merged(tokens: Tokens) -> tuple[Tokens, npt.NDArray[np.intp]]:
     spans = tuple((tokens.spans[word[0]][0], tokens.spans[word[-1]][1]) for word in words)
     special = tuple(tokens.special[word[0]] for word in words)
     generated = tuple(tokens.generated[word[0]] for word in words) if tokens.generated else ()
-    return Tokens(_pieces(tokens, words, texts), texts, spans, special, generated), np.array(
+    return Tokens(_pieces(tokens, words, texts), texts, spans, special, generated=generated), np.array(
         [*(word[0] for word in words), len(tokens)], np.intp
     )
 
