@@ -148,7 +148,7 @@ class Texts:
             text.tokens.text + written.tokens.text,
             text.tokens.spans + spans,
             text.tokens.special + written.tokens.special,
-            (False,) * len(text.ids) + (True,) * len(ids),
+            generated=(False,) * len(text.ids) + (True,) * len(ids),
         )
         types = text.types + (text.types[-1],) * len(ids)
         return Text(text.ids + written.ids, types, tokens, text.notes, text.whole + written.whole)
