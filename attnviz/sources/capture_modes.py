@@ -3,7 +3,7 @@
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any, ClassVar, TypeAlias
 
@@ -36,7 +36,7 @@ class _FunctionMode(TorchFunctionMode):
         if is_multi_head(func):
             with self._watch.joining(batch_and_heads(args, kwargs)), self:
                 return open_multi_head()(*args, **kwargs)
-        return self._watch.operation(_name(func), func, args, kwargs)
+        return self._watch.operation(func, args, kwargs)
 
 
 class _DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -51,11 +51,7 @@ class _DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        return self._watch.operation(_name(func), func, args, kwargs or {})
-
-
-def _name(func: Any) -> str:
-    return str(getattr(func, "__name__", "")).partition(".")[0]
+        return self._watch.operation(func, args, kwargs or {})
 
 
 def has_script(modules: Modules) -> bool:
@@ -84,36 +80,42 @@ def watching(modules: Modules, watch: Watch) -> Iterator[None]:
     Raises:
         RequestError: this thread is watched already.
     """
-    with _Alone(), _uncompiled(), ExitStack() as stack:
+    scripted = has_script(modules)
+    with _Alone(), _uncompiled(), _hooks(modules, watch), _slow_path() if scripted else nullcontext():
+        with _DispatchMode(watch) if scripted else _FunctionMode(watch):
+            yield
+
+
+@contextmanager
+def _hooks(modules: Modules, watch: Watch) -> Iterator[None]:
+    """Let the watch know which module is running."""
+    handles = []
+    try:
         for path, module in modules.items():
-            if isinstance(module, torch.jit.ScriptModule) or _attends_never(module):
-                continue
-            name = ".".join(part for part in path.split(".") if part != _WRAPPER)
-            before = module.register_forward_pre_hook(partial(_enter, watch, name), with_kwargs=True)
-            stack.callback(before.remove)
-            after = module.register_forward_hook(partial(_leave, watch), always_call=True)
-            stack.callback(after.remove)
-        if has_script(modules):
-            stack.enter_context(_slow_path())
-            stack.enter_context(_DispatchMode(watch))
-        else:
-            stack.enter_context(_FunctionMode(watch))
+            if not _attends_never(module):
+                name = ".".join(part for part in path.split(".") if part != _WRAPPER) if _WRAPPER in path else path
+                handles += [
+                    module.register_forward_pre_hook(partial(_enter, watch, name), with_kwargs=True),
+                    module.register_forward_hook(partial(_leave, watch), always_call=True),
+                ]
         yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def _attends_never(module: torch.nn.Module) -> bool:
-    """Whether this is one of torch's own layers without parts, whose path no attention has."""
-    return type(module).__module__.startswith("torch.nn.modules.") and not module._modules
+    """Whether no attention has this module's path: torch's own layers without parts, and what has no hooks."""
+    own = type(module).__module__.startswith("torch.nn.modules.") and not module._modules
+    return own or isinstance(module, torch.jit.ScriptModule)
 
 
 def _enter(watch: Watch, path: str, _: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    with torch._C.DisableTorchFunction():  # looking at tensors is no part of the run
-        watch.enter(path, args, kwargs)
+    watch.enter(path, args, kwargs)
 
 
 def _leave(watch: Watch, _: torch.nn.Module, args: tuple[Any, ...], out: Any) -> None:
-    with torch._C.DisableTorchFunction():
-        watch.leave(args, out)  # what a hook returns would take the place of the module's output
+    watch.leave(args, out)  # what a hook returns would take the place of the module's output
 
 
 class _Alone:

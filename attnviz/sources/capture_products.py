@@ -115,6 +115,8 @@ def weighting_of(product: Product, i: int, out: torch.Tensor, rows: torch.Tensor
 
 def _ordered(x: torch.Tensor, axes: str, lead: str, first: str, second: str) -> torch.Tensor:
     """`x` as [lead..., first, second]: axes that it lacks are 1, several axes in the place of one are joined."""
+    if axes == lead + first + second and len(first) == len(second) == 1:
+        return x
     missing = [a for a in lead if a not in axes]
     for a in missing:
         x, axes = x[None, ...], a + axes

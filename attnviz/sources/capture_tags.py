@@ -87,6 +87,7 @@ class Tags:
         self._static = {id(one) for one in static}
         self._strangers_are_inputs = strangers_are_inputs
         self._tags: dict[int, tuple[weakref.ref[torch.Tensor], Tag]] = {}
+        """By identity, which another tensor may have once the first is gone: the reference tells."""
         self._plain: dict[int, Tag] = {}
         self._bits = 0
         self.inputs: list[Given] = []
@@ -117,8 +118,7 @@ class Tags:
 
     def put(self, x: torch.Tensor, tag: Tag) -> None:
         """Let `x` have this tag as long as it lives."""
-        key = id(x)
-        self._tags[key] = weakref.ref(x, lambda _: self._tags.pop(key, None)), tag
+        self._tags[id(x)] = weakref.ref(x), tag
 
     def known(self, x: torch.Tensor) -> bool:
         """Whether `x` has been seen made, or is a parameter."""
@@ -138,6 +138,10 @@ class Tags:
         for x in fresh:
             self.given(x)
         self.inputs = [_given(x) for x in given]
+
+    def sweep(self) -> None:
+        """Forget the tensors that are gone."""
+        self._tags = {key: found for key, found in self._tags.items() if found[0]() is not None}
 
     def clear(self) -> None:
         """Forget everything."""
@@ -160,21 +164,54 @@ _RANK = (Role.WEIGHTS, Role.SCORES, Role.GATE, Role.LOGITS)
 
 
 def spread(tags: Tags, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-    """Tag what an operation made after what it was made from."""
-    outputs = [out] if isinstance(out, torch.Tensor) else tensors_in(args[0] if name == "__setitem__" else out)
+    """Tag what an operation made after what it was made from.
+
+    This runs for every operation of a model: what most of them are, one tensor made of some that play no part, is
+    looked up in place.
+    """
+    if not isinstance(out, torch.Tensor):
+        _spread_roles(tags, name, args, kwargs, out)
+        return
+    known, static = tags._tags, tags._static
+    lineage, all_static, first = 0, True, None
+    for x in (*args, *kwargs.values()) if kwargs else args:
+        if not isinstance(x, torch.Tensor):
+            if isinstance(x, tuple | list | dict) and tensors_in(x):
+                _spread_roles(tags, name, args, kwargs, out)
+                return
+            continue
+        first = x if first is None else first
+        entry = known.get(id(x))
+        if entry is not None and entry[0]() is x:
+            tag = entry[1]
+        elif id(x) in static:
+            continue
+        else:
+            tag = tags.of(x)
+        if tag.role is not Role.NONE or tag.folded is not None:
+            _spread_roles(tags, name, args, kwargs, out)
+            return
+        lineage |= tag.lineage
+        all_static = all_static and tag.static
+    if first is not None and out.ndim == 3 and first.ndim == 4:
+        _spread_roles(tags, name, args, kwargs, out)
+        return
+    known[id(out)] = weakref.ref(out), STATIC if all_static else tags.plain(lineage)
+
+
+def _spread_roles(tags: Tags, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+    """The same where several things are made, or of several in a list, or they may play a part, or are folded."""
+    outputs = tensors_in(args[0] if name == "__setitem__" else out)
     if not outputs:
         return
-    sources = tensors_in(args)
-    if kwargs:
-        sources += tensors_in(kwargs)
+    sources = tensors_in(args) + tensors_in(kwargs)
     found = [tags.of(x) for x in sources]
-    lineage, static, playing = 0, True, False
-    for one in found:
-        lineage |= one.lineage
-        static = static and one.static
-        playing = playing or one.role is not Role.NONE
+    lineage, static = 0, True
+    for tag in found:
+        lineage |= tag.lineage
+        static = static and tag.static
     plain = STATIC if static else tags.plain(lineage)
-    leading = _leading(name, found) if playing else None
+    leading = _leading(name, found)
     for x in outputs:
         tag = plain
         if leading is not None and x.is_floating_point() and not x.is_nested:
@@ -188,9 +225,9 @@ def spread(tags: Tags, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
 
 
 def _leading(name: str, found: list[Tag]) -> int | None:
-    """The source whose role its results have."""
+    """The source whose role its results have, if any has one."""
     roles = [i for i, tag in enumerate(found) if tag.role is not Role.NONE]
-    if name in _JOINING and len(found) > 2 and len(roles) < len(found) - 1:
+    if not roles or (name in _JOINING and len(found) > 2 and len(roles) < len(found) - 1):
         return None
     return min(roles, key=lambda i: _RANK.index(found[i].role))
 
@@ -204,6 +241,8 @@ def _passed_on(tag: Tag, role: Tag, source: torch.Tensor, x: torch.Tensor, name:
     if role.role is Role.LOGITS and (name in _TURNING or x.shape[-2:] != source.shape[-2:]):
         return tag
     dead = role.dead if whole else None
+    if role.lineage == tag.lineage and dead is role.dead and role.folded is None and not role.static:
+        return role
     return replace(
         tag, role=role.role, sides=role.sides, key_axes=role.key_axes, dropped=role.dropped, dead=dead, static=False
     )
@@ -233,12 +272,14 @@ def tensors_in(value: Any, depth: int = 3) -> list[torch.Tensor]:
     """The tensors in nested tuples, lists and dicts."""
     if isinstance(value, torch.Tensor):
         return [value]
-    if not isinstance(value, tuple | list | dict) or not value:
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, tuple | list) or isinstance(value, torch.Size):
         return []
     found = []
-    for part in value.values() if isinstance(value, dict) else value:
+    for part in value:
         if isinstance(part, torch.Tensor):
             found.append(part)
-        elif depth and isinstance(part, tuple | list | dict):
+        elif depth and isinstance(part, tuple | list | dict) and part:
             found += tensors_in(part, depth - 1)
     return found

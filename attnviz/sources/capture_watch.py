@@ -5,15 +5,15 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import torch
 
 from attnviz.sources.capture_calls import Attended, Recipe, Stored, some_rows
-from attnviz.sources.capture_kernels import Kernel, kernel_of
+from attnviz.sources.capture_kernels import kernel_of
 from attnviz.sources.capture_products import PRODUCTS, SOFTMAX, Product, product_of, softmax_axis, weighting_of
 from attnviz.sources.capture_tags import LEARNED, STATIC, Folded, Role, Tag, Tags, same_sequence, spread, tensors_in
 from attnviz.sources.handover import Stopped
@@ -24,8 +24,11 @@ _GATE = "a softmax weighs values, but not by scores of queries and keys: it is n
 _HERE, _TORCH = str(Path(__file__).parent / "capture_"), str(Path(torch.__file__).parent)
 
 
-@dataclass(frozen=True)
-class _Frame:
+_See: TypeAlias = Callable[[str, Any, tuple[Any, ...], dict[str, Any], Any], bool]
+"""Of an operation's name, the function itself, its arguments and its result: whether all is seen that there is."""
+
+
+class _Frame(NamedTuple):
     """A module that is running."""
 
     path: str
@@ -63,59 +66,84 @@ class Watch:
         self.softmaxes = 0
         self.operations = 0
         self._tags, self._keeper, self._wanted = tags, keeper, wanted
+        self._seeing: dict[Callable[..., Any], tuple[str, _See | None]] = {}
         self._stopped = False
         self._stack: list[_Frame] = []
         self._calls = 0
         self._folded: Folded | None = None
         self._thread = threading.get_ident()
 
-    def operation(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def operation(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one operation, and see what it was."""
         if self._stopped and sys.exception() is None:  # what is done on the way out is not stopped
             raise Stopped
         self.operations += 1
         out = func(*args, **kwargs)
-        if name in SOFTMAX:
-            self._softmax(args, kwargs, out)
-        elif name in PRODUCTS and (product := product_of(name, args, kwargs)) is not None:
-            self._product(product, name, out)
-        elif "attention" in name and (kernel := kernel_of(name, func, args, kwargs, out)) is not None:
-            self._kernel(kernel)
-        else:
+        seeing = self._seeing.get(func)
+        if seeing is None:
+            seeing = self._seeing[func] = self._seeing_of(func)
+        name, see = seeing
+        if see is None or not see(name, func, args, kwargs, out):
             spread(self._tags, name, args, kwargs, out)
         return out
+
+    def _seeing_of(self, func: Callable[..., Any]) -> tuple[str, _See | None]:
+        """The name of an operation, and who looks at its results before anyone else."""
+        name = str(getattr(func, "__name__", "")).partition(".")[0]
+        if name in SOFTMAX:
+            return name, self._softmax
+        if name in PRODUCTS:
+            return name, self._layer if name == "linear" else self._product
+        return name, self._kernel if "attention" in name else None
 
     def stop(self) -> None:
         """Let the next operation raise `Stopped`; any thread may say so."""
         self._stopped = True
 
-    def _kernel(self, kernel: Kernel) -> None:
+    def _kernel(self, name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> bool:
+        kernel = kernel_of(name, func, args, kwargs, out)
+        if kernel is None:
+            return False
         q, k = self._tags.of(kernel.q), self._tags.of(kernel.k)
-        values = kernel.v.detach()
         first, *others = kernel.out.shape[:-2] or (1,)
         folded = Folded(first, math.prod(others), sure=True) if others else q.folded or k.folded
-        made = self._keep(kernel.recipe, values, kernel.out, (_side(q), _side(k)), folded)
+        made = self._keep(kernel.recipe, kernel.v.detach(), kernel.out, (_side(q), _side(k)), folded)
         self._tags.put(kernel.out, Tag(_side(q) | made))
+        return True
 
-    def _softmax(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: torch.Tensor) -> None:
+    def _softmax(self, name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> bool:
         self.softmaxes += 1
         x = tensors_in((args, kwargs))[0]
         tag, axis = self._tags.of(x), softmax_axis(x, args, kwargs)
-        spread(self._tags, "softmax", (x,), {}, out)
+        spread(self._tags, name, (x,), {}, out)
         if axis is None or tag.static:
-            return
-        made = replace(self._tags.of(out), role=Role.GATE)
-        if tag.role is Role.SCORES or (tag.role is Role.LOGITS and axis in tag.key_axes):
-            made = replace(made, role=Role.WEIGHTS, dead=_dead(x.detach(), axis))
-        self._tags.put(out, made)
+            return True
+        scored = tag.role is Role.SCORES or (tag.role is Role.LOGITS and axis in tag.key_axes)
+        role, dead = (Role.WEIGHTS, _dead(x.detach(), axis)) if scored else (Role.GATE, None)
+        self._tags.put(out, replace(self._tags.of(out), role=role, dead=dead))
+        return True
 
-    def _product(self, product: Product, name: str, out: torch.Tensor) -> None:
+    def _layer(self, name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> bool:
+        """A product with a matrix: of what plays no part where the matrix is the model's, as most operations are."""
+        if len(args) < 2:
+            return self._product(name, func, args, kwargs, out)
+        x, matrix = self._tags.of(args[0]), self._tags.of(args[1])
+        if x.static or not matrix.static or x.role not in (Role.NONE, Role.LOGITS):
+            return self._product(name, func, args, kwargs, out)
+        self._tags.put(out, self._tags.plain(x.lineage))
+        return True
+
+    def _product(self, name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> bool:
+        product = product_of(name, args, kwargs)
+        if product is None:
+            return False
         found = (self._tags.of(product.factors[0]), self._tags.of(product.factors[1]))
         for i in (0, 1):
             if found[i].role not in (Role.NONE, Role.LOGITS) and self._weighted(product, i, found, out):
-                return
+                return True
         layer = name == "linear" and found[1].static > found[0].static  # not a product of queries and keys
         self._tags.put(out, self._tags.plain(found[0].lineage) if layer else _tag_of_product(product, found))
+        return True
 
     def _weighted(self, product: Product, i: int, found: tuple[Tag, Tag], out: torch.Tensor) -> bool:
         """Whether this product of weights and values is attention, which is then kept."""
@@ -163,7 +191,7 @@ class Watch:
                 path=path,
                 call=frame.call,
                 parent=self._stack[-2].call if len(self._stack) > 1 else 0,
-                lines=_lines(),
+                lines=_lines() if len(recipe.sizes) <= 3 else (),  # for heads one by one
                 recipe=recipe,
                 values=values,
                 rows=rows,
@@ -191,7 +219,8 @@ class Watch:
             return
         self._calls += 1
         if not self._stack:
-            self._tags.begin(tensors_in(args) + tensors_in(kwargs))
+            with torch._C.DisableTorchFunction():  # looking at tensors is no part of the run
+                self._tags.begin(tensors_in(args) + tensors_in(kwargs))
         self._stack.append(_Frame(path, self._calls))
 
     def leave(self, args: tuple[Any, ...], out: Any) -> None:
@@ -200,12 +229,19 @@ class Watch:
             return
         ended = self._stack.pop()
         unseen = [x for x in tensors_in(out) if not self._tags.known(x)]
-        lineage = 0
-        for x in tensors_in(args) if unseen else ():
-            lineage |= self._tags.of(x).lineage
-        for x in unseen:
-            self._tags.put(x, Tag(lineage))
+        if unseen:
+            with torch._C.DisableTorchFunction():
+                self._unseen(tensors_in(args), unseen)
+        if not self._stack:
+            self._tags.sweep()
         self._keeper.leave(ended.path, ended.call)
+
+    def _unseen(self, given: list[torch.Tensor], made: list[torch.Tensor]) -> None:
+        lineage = 0
+        for x in given:
+            lineage |= self._tags.of(x).lineage
+        for x in made:
+            self._tags.put(x, Tag(lineage))
 
     def left_out(self) -> list[str]:
         """Attention that ran but could not be kept."""
