@@ -159,6 +159,13 @@ def test_rows_of_a_query_are_not_pooled() -> None:
     np.testing.assert_allclose(found["pooled"], tiles_of(whole()[:, :, 7:8], [0, 1], EDGES, "mean"), atol=1e-7)
 
 
+def test_cross_attention_is_pooled_too() -> None:
+    asked = ["cross", "a b c d e f g", "u v w x y", "--format", "json"]
+    found, weights = run(*asked, "--tiles", "3").json, np.array(run(*asked).json["weights"])
+    assert (found["query_edges"], found["key_edges"]) == ([0, 2, 4, 5], [0, 3, 6, 7])
+    np.testing.assert_allclose(found["pooled"], tiles_of(weights, [0, 2, 4, 5], [0, 3, 6, 7], "mean"), atol=1e-7)
+
+
 def test_a_file_for_each_head(tmp_path: Path) -> None:
     file = str(tmp_path / "{head}.npz")
     assert run("heads", TEXT, "--model", "scratch", "--tiles", "5", "-o", file).code == 0

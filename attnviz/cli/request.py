@@ -96,10 +96,15 @@ class Request:
 
         What is put together over layers is of all of them, and rollout is told of the last.
         """
+        if output.holds_numbers or self._over_layers:
+            return self.every_layer
         every = self.source.layers
-        people = every[-1:] if self.view.reduce == _ROLLOUT else every[:1]
-        whole = output.holds_numbers or self._over_layers
-        return frozenset(self.selection.layers_or(every if whole else people))
+        return frozenset(self.selection.layers_or(every[-1:] if self.view.reduce == _ROLLOUT else every[:1]))
+
+    @property
+    def every_layer(self) -> frozenset[int]:
+        """All layers, unless some were chosen."""
+        return frozenset(self.selection.layers_or(self.source.layers))
 
     def run(self, layers: Iterable[int]) -> frozenset[int]:
         """The layers that must be run to show `layers`."""

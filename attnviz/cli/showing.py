@@ -55,10 +55,11 @@ def _run(request: Request, subject: Subject, outputs: list[Output], sinks: Sinks
     view, prepared = request.view, subject.prepared
     request.check_query(prepared)  # a word that is not there is told before the model runs
     _check_room(request, subject, outputs)
-    takers = [_taker(request, output, subject) for output in outputs]
+    record = RecordCollector(request.every_layer)
+    takers = [_taker(request, output, subject, record) for output in outputs]
     hidden, faults = HeatmapCollector(1, 1), RowFaults()
     cuts = view.hide_special or request.stretch is not None
-    collectors = [taker.collector for taker in takers] + ([hidden] if cuts else [])
+    collectors = [*dict.fromkeys(taker.collector for taker in takers), *([hidden] if cuts else [])]
     collectors += [] if view.reduce == "max" else [faults]  # the rows of a maximum sum to more than 1
     layers = request.run(layer for output in outputs for layer in request.layers(output))
     numbers = any(isinstance(taker, NumbersTaker) for taker in takers)
@@ -99,8 +100,9 @@ def _check_room(request: Request, subject: Subject, outputs: list[Output]) -> No
     every = tiles = 0
     for output in outputs:
         n_maps = len(request.layers(output)) * request.n_heads()
-        if output.format is not None and output.holds_numbers and most is None:
-            every += _BYTES.get(output.format.name, _BYTES_OF_OTHERS) * n_maps * n_queries * n_keys
+        if output.format is not None and output.holds_numbers and most is None:  # of one record, one after the other
+            each = _BYTES.get(output.format.name, _BYTES_OF_OTHERS)
+            every = max(every, each * n_maps * n_queries * n_keys)
         elif most is not None and not _is_text(output):
             n_rows = n_queries if request.view.query is not None else min(n_queries, most)
             tiles += 32 * n_maps * n_rows * min(n_keys, most)
@@ -108,11 +110,11 @@ def _check_room(request: Request, subject: Subject, outputs: list[Output]) -> No
     check_room(tiles, "keeping the tiles", "choose fewer with --tiles")
 
 
-def _taker(request: Request, output: Output, subject: Subject) -> Taker:
+def _taker(request: Request, output: Output, subject: Subject, record: RecordCollector) -> Taker:
     layers, most = request.layers(output), request.view.tiles
     if output.format is not None and output.holds_numbers:
         if most is None:
-            return NumbersTaker(output, output.format, RecordCollector(layers), request.page_bits)
+            return NumbersTaker(output, output.format, record, request.page_bits)
         whole, _ = request.count(subject.prepared)
         n_rows = most if request.view.query is None else max(1, whole)  # rows that are asked for are not pooled
         return TilesTaker(output, output.format, HeatmapCollector(n_rows, most, layers, pool=request.pool))
