@@ -32,6 +32,8 @@ _JOINERS = dict.fromkeys(map(ord, "\u200c\u200d\ufe0e\ufe0f"))
 _MOST_CODES = 4
 _CONTROLS = {chr(0x2400 + i): i for i in range(32)} | {"␡": 0x7F}
 """The pictures of control characters, and what they are pictures of."""
+_INSTEAD = {"␊": "↵"}
+"""What is drawn where no font has the character itself; line ends are in most long texts."""
 _RUN = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]+(?: +[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]+)*")
 """Letters of Hebrew, Arabic and their like, with the blanks between them."""
 _JOINED = re.compile("[\u0900-\u1cff]")
@@ -105,6 +107,8 @@ def runs(string: str, bold: bool = False, font: Path | None = None) -> tuple[Run
     elif string.isascii():
         return (Run(string, bundled(bold)),) if string else ()
     string = unicodedata.normalize("NFC", string)
+    for c, instead in _INSTEAD.items():
+        string = string if c not in string or _file_of(c, bold, font) else string.replace(c, instead)
     if _right_to_left(string):
         return _one_run(string, bold, font)
     grouped = groupby(_placed(string.translate(_JOINERS), bold, font), lambda pair: pair[1])
@@ -138,7 +142,7 @@ def has_glyph(c: str, font: Path | None = None) -> bool:
     """
     if font is not None:
         check_font(font)
-    return ord(c) in _JOINERS or bool(_file_of(c, False, font))
+    return ord(c) in _JOINERS or any(_file_of(one, False, font) for one in (c, _INSTEAD.get(c, c)))
 
 
 def _one_run(string: str, bold: bool, font: Path | None) -> tuple[Run, ...]:

@@ -1,5 +1,6 @@
 """What every picture draws: panels of values with their labels, in groups, and the range of their colours."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,15 +156,24 @@ def token_axis(name: str, tokens: Tokens, edges: Edges) -> Axis:
     return Axis(name, labels, int(edges[1] - edges[0]), positions)
 
 
+_LINE_END = re.compile(r"\s*[\n\r]\s*")
+
+
 def caption_of(provenance: Provenance, n_tokens: int) -> str:
     """The line above a picture: model, length, which part of how many texts or windows it is of, and the text if one.
 
     >>> caption_of({"model": "minilm", "text": "a\\nb"}, 4), caption_of({"model": "m", "text": "", "n_texts": 2}, 9)
-    ('minilm · 4 tokens · a␊b', 'm · 9 tokens · 2 texts')
+    ('minilm · 4 tokens · a b', 'm · 9 tokens · 2 texts')
     """
     tokens = "1 token" if n_tokens == 1 else f"{n_tokens} tokens"
     texts = f"{provenance['n_texts']} texts" if "n_texts" in provenance else ""
-    said = (str(provenance["model"]), tokens, *_parts_of(provenance), texts, str(provenance["text"]))
+    said = (
+        str(provenance["model"]),
+        tokens,
+        *_parts_of(provenance),
+        texts,
+        _LINE_END.sub(" ", str(provenance["text"])),
+    )
     return " · ".join(visible(one) for one in said if one)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from attnviz.maps import AttentionMap, ComputedWeights
-from attnviz.tokens import Tokens
+from attnviz.blocks import pieces
+from attnviz.maps import ComputedWeights
 from tools.benchmarks.rows import Row, Work, fastest, pair
 
 Floats = npt.NDArray[np.float32]
@@ -44,13 +44,12 @@ def beside_product(n_heads: int, n_tokens: int, d_head: int) -> tuple[Work, Work
 
 def ours(q: Floats, k: Floats) -> Work:
     """All rows by `ComputedWeights`, put into an array that is there."""
-    axis = Tokens.of(map(str, range(q.shape[1])))
-    one = AttentionMap("a", 0, tuple(range(len(q))), ComputedWeights(q, k), axis, axis)
-    weights = np.zeros(one.weights.shape, np.float32)
+    computed = ComputedWeights(q, k)
+    weights = np.zeros(computed.shape, np.float32)
 
     def run() -> Floats:
-        for start, block in one.blocks():
-            weights[:, start : start + block.shape[1]] = block
+        for piece in pieces(computed.shape):
+            computed.block(piece).put_into(weights)
         return weights
 
     return run
