@@ -1,6 +1,6 @@
 """What torch's attention kernels were told, in one form whatever their signature."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
@@ -32,16 +32,18 @@ def kernel_of(name: str, func: Any, args: Sequence[Any], kwargs: Arguments, out:
     if name == "flex_attention" and len(args) > 5:  # the operator, not the function around it
         return Kernel(flexed(args), args[0], args[1], args[2], out[0])
     if name == "scaled_dot_product_attention":
-        told = dict(zip(_PUBLIC, args, strict=False)) | dict(kwargs)
+        names: Iterable[str] = _PUBLIC
     elif name.startswith("_scaled_dot_product"):
-        told = dict(zip((one.name for one in func._schema.arguments), args, strict=False)) | dict(kwargs)
+        names = (one.name for one in func._schema.arguments)
     else:
         return None
-    q, k, v = (told[name] for name in ("query", "key", "value"))
+    told = {**dict(zip(names, args, strict=False)), **kwargs}
+    q, k, v = told["query"], told["key"], told["value"]
     out = out[0] if isinstance(out, tuple) else out
     mask = told.get("attn_mask", told.get("attn_bias"))
+    shape = out.shape[:-1]
     recipe = Computed(
-        q.detach().expand(*out.shape[:-1], -1),  # one item of queries may serve a batch of keys
+        q.detach() if q.shape[:-1] == shape else q.detach().expand(*shape, -1),  # one item may serve a batch of keys
         k.detach(),
         causal=bool(told.get("is_causal", False)),
         mask=None if mask is None else mask.detach(),

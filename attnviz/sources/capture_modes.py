@@ -3,7 +3,7 @@
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, ClassVar, TypeAlias
 
@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from attnviz.errors import RequestError
 from attnviz.sources.capture_kernels import batch_and_heads, is_multi_head, open_multi_head
+from attnviz.sources.capture_places import watched_modules
 from attnviz.sources.capture_tags import Tags
 from attnviz.sources.capture_watch import Watch
 
@@ -80,10 +81,13 @@ def watching(modules: Modules, watch: Watch) -> Iterator[None]:
     Raises:
         RequestError: this thread is watched already.
     """
-    scripted = has_script(modules)
-    with _Alone(), _uncompiled(), _hooks(modules, watch), _slow_path() if scripted else nullcontext():
-        with _DispatchMode(watch) if scripted else _FunctionMode(watch):
-            yield
+    with _Alone(), _uncompiled(), _hooks(modules, watch), ExitStack() as stack:
+        if has_script(modules):
+            stack.enter_context(_slow_path())
+            stack.enter_context(_DispatchMode(watch))
+        else:
+            stack.enter_context(_FunctionMode(watch))
+        yield
 
 
 @contextmanager
@@ -91,23 +95,16 @@ def _hooks(modules: Modules, watch: Watch) -> Iterator[None]:
     """Let the watch know which module is running."""
     handles = []
     try:
-        for path, module in modules.items():
-            if not _attends_never(module):
-                name = ".".join(part for part in path.split(".") if part != _WRAPPER) if _WRAPPER in path else path
-                handles += [
-                    module.register_forward_pre_hook(partial(_enter, watch, name), with_kwargs=True),
-                    module.register_forward_hook(partial(_leave, watch), always_call=True),
-                ]
+        for path, module in watched_modules(modules).items():
+            name = ".".join(part for part in path.split(".") if part != _WRAPPER) if _WRAPPER in path else path
+            handles += [
+                module.register_forward_pre_hook(partial(_enter, watch, name), with_kwargs=True),
+                module.register_forward_hook(partial(_leave, watch), always_call=True),
+            ]
         yield
     finally:
         for handle in handles:
             handle.remove()
-
-
-def _attends_never(module: torch.nn.Module) -> bool:
-    """Whether no attention has this module's path: torch's own layers without parts, and what has no hooks."""
-    own = type(module).__module__.startswith("torch.nn.modules.") and not module._modules
-    return own or isinstance(module, torch.jit.ScriptModule)
 
 
 def _enter(watch: Watch, path: str, _: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -290,7 +291,13 @@ def _dead(scores: torch.Tensor, axis: int) -> torch.Tensor | None:
     """Where every score is masked."""
     if not _holds_numbers(scores) or not scores.is_floating_point() or not scores.numel():
         return None
-    return scores.amax(axis, keepdim=True) <= max(MASKED, torch.finfo(scores.dtype).min / 2)
+    return scores.amax(axis, keepdim=True) <= _masked(scores.dtype)
+
+
+@cache
+def _masked(dtype: torch.dtype) -> float:
+    """At which score and below one is masked."""
+    return max(MASKED, torch.finfo(dtype).min / 2)
 
 
 def _is_normalised(weights: torch.Tensor) -> bool:
@@ -305,7 +312,7 @@ def _is_normalised(weights: torch.Tensor) -> bool:
 
 def _holds_numbers(x: torch.Tensor) -> bool:
     """Whether numbers can be read: not of meta, fake and nested tensors, and not inside torch.func transforms."""
-    unreal = x.device.type == "meta" or x.is_nested or getattr(x, "fake_mode", None) is not None
+    unreal = x.is_meta or x.is_nested or (type(x) is not torch.Tensor and getattr(x, "fake_mode", None) is not None)
     return not unreal and not torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 
