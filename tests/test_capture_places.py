@@ -47,7 +47,10 @@ class Inside(nn.Module):
     """Attends in a function of its own."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return (lambda y: (y @ y.mT).softmax(-1) @ y)(x)
+        def attend() -> Tensor:
+            return (x @ x.mT).softmax(-1) @ x
+
+        return attend()
 
 
 class Around(nn.Module):
@@ -90,7 +93,7 @@ def test_a_forward_that_was_put_in_place_of_the_class_is_not_trusted() -> None:
     assert [one.name for one in seen.record().maps] == ["0"]
 
 
-@pytest.mark.parametrize("family", [FAMILIES[name] for name in ("BERT", "Llama", "T5")], ids=lambda one: one.model)
+@pytest.mark.parametrize("family", [FAMILIES[name] for name in ("BERT", "Llama")], ids=lambda one: one.model)
 def test_of_models_of_transformers_less_than_half_is_watched(family: Family) -> None:
-    there = [path for path, module in family.make("sdpa").named_modules() if module._modules]
-    assert len(paths(family.make("sdpa"))) < len(there)
+    model = family.make("sdpa")
+    assert 2 * len(paths(model)) < len(list(model.modules()))
