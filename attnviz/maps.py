@@ -7,6 +7,7 @@ from os import PathLike
 from typing import Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
 from attnviz.arrays import Array, Floats, namespace, to_numpy
 from attnviz.attention import EVERYTHING, Rule, attention_weights
@@ -202,10 +203,15 @@ class PickedWeights:
         blocks = [self.base.rows(first, last) for first, last in runs(self.queries[start:stop])]
         blocks = blocks or [self.base.rows(0, 0)]
         block = np.concatenate(blocks, axis=1) if len(blocks) != 1 else blocks[0]
-        _, _, n_keys = self.base.shape
         if len(self.heads) != block.shape[0] or self.heads != tuple(range(block.shape[0])):
             block = block[list(self.heads)]
-        return block if self.keys == tuple(range(n_keys)) else block[:, :, list(self.keys)]
+        return block if self._places is None else block[:, :, self._places]
+
+    @cached_property
+    def _places(self) -> npt.NDArray[np.intp] | None:
+        """The keys; None where they are all in order."""
+        _, _, n_keys = self.base.shape
+        return None if self.keys == tuple(range(n_keys)) else np.array(self.keys, np.intp)
 
     @cached_property
     def divisible(self) -> bool:

@@ -66,7 +66,7 @@ class HuggingFace:
         self._loaded = load(path, placing, allow_bin=allow_bin)
         self._model = self._loaded.model
         self._settings = self._model.config.get_text_config()
-        self._texts = Texts(self._loaded.tokenizer, self._limit)
+        self._texts = Texts(self._loaded.tokenizer, self._limit, in_windows=not self.writes)
 
     @property
     def writes(self) -> bool:

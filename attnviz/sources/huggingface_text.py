@@ -34,10 +34,11 @@ class Texts:
     Args:
         tokenizer: of transformers.
         limit: the most tokens that the model takes; None where it has no limit.
+        in_windows: a longer text can be cut into windows.
     """
 
-    def __init__(self, tokenizer: Any, limit: int | None) -> None:
-        self._tokenizer, self._limit = tokenizer, limit
+    def __init__(self, tokenizer: Any, limit: int | None, *, in_windows: bool) -> None:
+        self._tokenizer, self._limit, self._in_windows = tokenizer, limit, in_windows
         backend = getattr(tokenizer, "backend_tokenizer", None)
         unknown = tokenizer.unk_token
         self._read: Read = (
@@ -76,7 +77,8 @@ class Texts:
         """
         text, n_tokens = self._read_text(*texts, most=self._limit if truncate else None, is_whole=is_whole)
         if self._limit is not None and n_tokens > self._limit and not truncate:
-            raise RequestError(too_long(n_tokens, self._limit, in_windows=len(texts) == 1 and not is_whole))
+            in_windows = self._in_windows and len(texts) == 1 and not is_whole
+            raise RequestError(too_long(n_tokens, self._limit, in_windows=in_windows))
         return text
 
     def windows(self, text: str, stride: int) -> list[tuple[Text, Window | None]]:
