@@ -128,6 +128,7 @@ class AttentionCheck(Collector[list[Any]]):
         for inspector in self._inspectors:
             self._faults += inspector.faults()
         self._faults += _identical(self._map)
+        del self._map
 
     def faults(self) -> tuple[Fault, ...]:
         """Everything found, kind by kind in the order of `KINDS`, layers and heads in the order they came."""
@@ -169,7 +170,7 @@ class _Leaks:
 
     def __init__(self, one: AttentionMap) -> None:
         n_heads = len(one.heads)
-        self.map = one
+        self.map = one.without_weights()
         self.counts = np.zeros(n_heads, np.int64)
         self.firsts = np.zeros(n_heads, np.int64)
         self.most = np.zeros(n_heads)
@@ -241,7 +242,7 @@ class _Shape:
     """Heads whose rows all look alike: one key each, or all keys the same."""
 
     def __init__(self, one: AttentionMap) -> None:
-        self._map = one
+        self._map = one.without_weights()
         n_heads = len(one.heads)
         self._saturated = np.full(n_heads, len(one.key) > 1)
         self._uniform = np.full(n_heads, True)

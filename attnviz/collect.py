@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -18,6 +18,7 @@ from attnviz.maps import (
     Kind,
     PickedWeights,
     Provenance,
+    Stack,
     StoredWeights,
     Weights,
     divided,
@@ -28,6 +29,9 @@ from attnviz.threads import in_order
 
 Part = TypeVar("Part")
 """What a collector makes of one block."""
+
+Thing = TypeVar("Thing")
+"""What was made of a map."""
 
 
 class Collector(ABC, Generic[Part]):
@@ -73,6 +77,7 @@ def collect(maps: Iterable[AttentionMap], collectors: Sequence[Collector[Any]]) 
             _fold(one, takers)
         for taker in takers:
             taker.finish()
+        del one  # it is gone before the next is made
 
 
 def _fold(one: AttentionMap, takers: Sequence[Collector[Any]]) -> None:
@@ -102,6 +107,18 @@ def _looked_at(weights: Weights) -> tuple[int, int, int]:
         weights = weights.base
         keys = weights.shape[2]
     return heads, queries, keys
+
+
+def part_by_part(things: Sequence[Thing], map_of: Callable[[Thing], AttentionMap]) -> list[Thing]:
+    """What was made of maps, those of one stack and kind together; parts, and maps in them, as they came.
+
+    A decoder's layers attend to themselves and to what was read by turns.
+    """
+    parts: dict[tuple[Stack, Kind], list[Thing]] = {}
+    for thing in things:
+        one = map_of(thing)
+        parts.setdefault((one.stack, one.kind), []).append(thing)
+    return [thing for part in parts.values() for thing in part]
 
 
 Copy: TypeAlias = tuple[slice, slice, slice, Floats]
@@ -147,10 +164,11 @@ class RecordCollector(Collector[Copy | None]):
     def finish(self) -> None:
         """Keep the map with its weights."""
         self._maps.append(replace(self._map, weights=StoredWeights(self._array)))
+        del self._map, self._array
 
     def result(self, provenance: Provenance, notes: Sequence[str] = ()) -> AttentionRecord:
         """The record of the maps seen."""
-        return AttentionRecord(tuple(self._maps), provenance, tuple(notes))
+        return AttentionRecord(tuple(part_by_part(self._maps, lambda one: one)), provenance, tuple(notes))
 
 
 Tiled: TypeAlias = tuple[Tiles, Floats, npt.DTypeLike]
@@ -183,7 +201,7 @@ class HeatmapCollector(Collector[Tiled]):
 
     def begin(self, one: AttentionMap) -> None:
         """Make room for the tiles."""
-        self._map = one
+        self._map = one.without_weights()
         n_heads, n_queries, n_keys = one.weights.shape
         self._rows, self._columns = tile_edges(n_queries, self._limits[0]), tile_edges(n_keys, self._limits[1])
         self._exact = (len(self._rows) - 1, len(self._columns) - 1) == (n_queries, n_keys)
@@ -217,12 +235,9 @@ class HeatmapCollector(Collector[Tiled]):
         elif not self._exact:
             values /= np.diff(self._rows)[:, None] * np.diff(self._columns)[None, :]
         mass = self._mass / max(1, len(self._map.query))
-        self._heatmaps.append(
-            Heatmap(
-                self._map.without_weights(), values.astype(self._dtype), self._rows, self._columns, mass, self._pool
-            )
-        )
+        values = values.astype(self._dtype)
+        self._heatmaps.append(Heatmap(self._map, values, self._rows, self._columns, mass, self._pool))
 
     def result(self) -> tuple[Heatmap, ...]:
         """The heatmaps of the maps seen."""
-        return tuple(self._heatmaps)
+        return tuple(part_by_part(self._heatmaps, lambda one: one.map))

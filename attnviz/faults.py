@@ -92,7 +92,7 @@ class RowFaults(Collector[_Seen]):
 
     def begin(self, one: AttentionMap) -> None:
         """Make room for the counts of the map's heads."""
-        self._map = one
+        self._map = one.without_weights()
         n_heads, n_queries, n_keys = one.weights.shape
         self._n_rows += n_heads * n_queries
         self._n_heads += n_heads
@@ -174,7 +174,7 @@ class RowFaults(Collector[_Seen]):
         for fault, found in self._found.items():
             for h in np.flatnonzero(self._counts[fault]).tolist():
                 first, count = int(self._firsts[fault][h]), int(self._counts[fault][h])
-                found.append(FaultyRows(_KINDS[fault], one.without_weights(), one.heads[h], first, count, _SAID[fault]))
+                found.append(FaultyRows(_KINDS[fault], one, one.heads[h], first, count, _SAID[fault]))
 
     def _drop_transposed(self) -> None:
         """Say of heads whose columns sum to 1 just that."""
@@ -184,9 +184,7 @@ class RowFaults(Collector[_Seen]):
         transposed = self._perhaps_transposed & off & np.all(np.abs(self._columns - 1) <= SUM_TOLERANCE, axis=1)
         what = "has columns that sum to 1 and rows that do not: it may be transposed; rows are queries"
         for h in np.flatnonzero(transposed).tolist():
-            self._transposed.append(
-                FaultyRows(TRANSPOSED, self._map.without_weights(), self._map.heads[h], None, 1, what)
-            )
+            self._transposed.append(FaultyRows(TRANSPOSED, self._map, self._map.heads[h], None, 1, what))
         self._counts[[_EMPTY, _BELOW, _ABOVE]] *= ~transposed
 
     def found(self) -> tuple[FaultyRows, ...]:

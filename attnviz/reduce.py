@@ -151,7 +151,7 @@ class RolloutCollector(Collector[tuple[slice, slice, Floats]]):
 
     def begin(self, one: AttentionMap) -> None:
         """Make room for the mean of the map's heads."""
-        self._map = one
+        self._map = one.without_weights()
         _, n_queries, n_keys = one.weights.shape
         self._sum: Floats = np.zeros((n_queries, n_keys))
 
@@ -167,7 +167,7 @@ class RolloutCollector(Collector[tuple[slice, slice, Floats]]):
     def finish(self) -> None:
         """Keep the mean."""
         mean = StoredWeights(self._sum[None] / len(self._map.heads))
-        self._means.append(replace(self._map, heads=("mean",), weights=mean, output=None))
+        self._means.append(replace(self._map, heads=("mean",), weights=mean))
 
     def result(self) -> Floats | None:
         """[query, key], as `rollout` has it after the last layer; None where no map was wanted."""

@@ -1,4 +1,6 @@
+import gc
 import tracemalloc
+import weakref
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -154,6 +156,36 @@ def test_what_is_kept_does_not_change_with_what_was_lent() -> None:
     array[:] = 9
     np.testing.assert_array_equal(record.result({}).weights[0], before)
     np.testing.assert_array_equal(heatmaps.result()[0].values, before)
+
+
+def test_parts_that_come_by_turns_are_kept_together() -> None:
+    """A decoder's layers attend to themselves and to what was read, one after the other."""
+    fields: list[dict[str, Any]] = [{}, {"stack": "decoder"}, {"stack": "decoder", "kind": "cross"}]
+    maps = [
+        map_of(random_weights(), 0, **fields[0]),
+        *(map_of(random_weights(), i, **f) for i in (0, 1) for f in fields[1:]),
+    ]
+    record, pooled = RecordCollector(), HeatmapCollector(9, 9)
+    collect(maps, [record, pooled])
+    order = [("encoder", "self", 0)] + [("decoder", kind, i) for kind in ("self", "cross") for i in (0, 1)]
+    assert [(one.stack, one.kind, one.layer) for one in record.result({}).maps] == order
+    assert [(one.map.stack, one.map.kind, one.map.layer) for one in pooled.result()] == order
+
+
+def test_what_is_made_of_a_map_does_not_keep_its_weights() -> None:
+    class Weights(Counted):
+        """What can be seen to be gone."""
+
+    collected: list[Collector[Any]] = [RecordCollector(), HeatmapCollector(2, 2), RowFaults(), MeasureCollector()]
+    broken = np.full((HEADS, QUERIES, KEYS), 0.5, np.float32)
+    seen = []
+    for layer in range(2):
+        weights = Weights(broken)
+        seen.append(weakref.ref(weights))
+        collect([map_of(weights, layer)], collected)
+        del weights
+    gc.collect()
+    assert [ref() for ref in seen] == [None, None]
 
 
 class Huge:

@@ -102,13 +102,15 @@ class MeasureCollector(Collector[_Part]):
 
     def finish(self) -> None:
         """Measure what takes all heads of a row at once, of the few rows of which that is asked."""
+        one = self._map
+        del self._map
         if not self._of_heads:
             return
-        compared = compared_rows(len(self._map.query))
-        parts = block_ranges(self._map.weights.shape) if compared.step == 1 else ((i, i + 1) for i in compared)
+        compared = compared_rows(len(one.query))
+        parts = block_ranges(one.weights.shape) if compared.step == 1 else ((i, i + 1) for i in compared)
         for start, stop in parts:
             with np.errstate(invalid="ignore", over="ignore"):
-                rows = Rows(self._setting, Block(self._map.rows(start, stop), start=start))
+                rows = Rows(self._setting, Block(one.rows(start, stop), start=start))
                 heads, _, sums = self._measured(rows, self._of_heads)
             for name, pair in sums.items():
                 self._sums.add(name, heads, pair)
