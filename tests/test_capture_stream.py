@@ -229,7 +229,8 @@ def state(model: nn.Module) -> tuple[Any, ...]:
     hooks = [(len(one._forward_hooks), len(one._forward_pre_hooks)) for one in model.modules()]
     modes: Any = overrides._get_current_function_mode_stack
     stance: Any = torch._dynamo.eval_frame._stance
-    return hooks, modes(), torch.is_grad_enabled(), torch.is_inference_mode_enabled(), stance, threading.active_count()
+    threads = sum(one.name == "attnviz" for one in threading.enumerate())
+    return hooks, modes(), torch.is_grad_enabled(), torch.is_inference_mode_enabled(), stance, threads
 
 
 @pytest.mark.parametrize("fails_after", [0, 2])
