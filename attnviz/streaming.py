@@ -51,18 +51,17 @@ class Exponentials:
             q, k = (float(np.sqrt(np.vecdot(x, x).max(initial=0))) for x in (self.q, self.k))
             return bool(q * k * abs(self._factor) <= _SAFE[self.q.dtype])
 
-    def block(self, piece: Piece, *, logits: bool = False, own: bool = False) -> Block:
+    def block(self, piece: Piece, *, logits: bool = False) -> Block:
         """The exponentials of some heads and rows, in memory that the next call of this thread uses again.
 
         Args:
             piece: which.
             logits: with what they are the exponentials of.
-            own: in new memory.
         """
         n_keys = self.k.shape[-2]
         first, last = key_range(self.rule, piece.start, piece.stop, n_keys)
         shape = piece.last_head - piece.head, piece.stop - piece.start, last - first
-        scores = np.empty(shape, self.q.dtype) if own else _lent("scores", shape, self.q.dtype)
+        scores = _lent("scores", shape, self.q.dtype)
         values = _lent("values", shape, self.q.dtype) if logits else scores
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             self._scores(piece, first, last, scores)

@@ -23,9 +23,7 @@ def cores() -> int:
         return os.cpu_count() or 1
 
 
-def in_order(
-    parts: Sequence[Part], work: Callable[[Part], Result], take: Callable[[Result], None], n_threads: int | None = None
-) -> None:
+def in_order(parts: Sequence[Part], work: Callable[[Part], Result], take: Callable[[Result], None]) -> None:
     """Do `work` on each part, in several threads, and `take` its results one at a time in the order of the parts.
 
     Few results wait at any time. After a failure, which is raised here, no further part is begun.
@@ -34,14 +32,13 @@ def in_order(
         parts: what is worked on.
         work: what is done, by any thread.
         take: what is done with each result, by any thread, but by one at a time.
-        n_threads: how many; as many as there are processors unless given, and no more than `MOST`.
 
     >>> in_order(["a", "b", "c"], str.upper, print)
     A
     B
     C
     """
-    n_threads = min(MOST, cores(), len(parts)) if n_threads is None else n_threads
+    n_threads = min(MOST, cores(), len(parts))
     if n_threads < 2:
         for part in parts:
             take(work(part))

@@ -172,7 +172,7 @@ def caption_of(provenance: Provenance, n_tokens: int) -> str:
         tokens,
         *_parts_of(provenance),
         texts,
-        _LINE_END.sub(" ", str(provenance["text"])),
+        _LINE_END.sub(" ", str(provenance["text"])).strip(),
     )
     return " · ".join(visible(one) for one in said if one)
 
