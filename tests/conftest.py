@@ -1,6 +1,7 @@
 """What several test files share: the array libraries, and values that are known to be right."""
 
 import json
+import os
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -8,6 +9,8 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the command line does; before NumPy is imported
 
 settings.register_profile("attnviz", deadline=None, derandomize=True, database=None, max_examples=60)
 settings.load_profile("attnviz")

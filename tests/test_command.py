@@ -61,6 +61,7 @@ NAMES = (
     "largest",
     "80",
     "pytorch",
+    "decoder",
     "linear",
 )
 

@@ -1,4 +1,6 @@
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -81,3 +83,27 @@ def test_parts_are_shared_among_threads(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_process_has_a_core() -> None:
     assert attnviz.threads.cores() >= 1
+
+
+@pytest.mark.parametrize(("said", "most"), [(None, 1), ("2", 1), ("1", None)])
+def test_matrix_products_of_several_threads_take_one_each(
+    said: str | None, most: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[int] = []
+
+    @contextmanager
+    def limited(threads: int, user_api: str) -> Iterator[None]:
+        assert user_api == "blas"
+        limits.append(threads)
+        yield
+        limits.append(0)
+
+    monkeypatch.setattr("threadpoolctl.threadpool_limits", limited)
+    monkeypatch.setattr(attnviz.threads, "cores", lambda: 2)
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    if said is not None:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", said)
+    seen: list[int] = []
+    in_order(range(4), lambda _: seen.extend(limits), lambda _: None)
+    assert limits == ([] if most is None else [most, 0])
+    assert set(seen) == set(limits[:1])

@@ -240,8 +240,8 @@ def test_parts_of_characters_are_characters_in_words(texts: list[str], word: str
 
 def test_a_word_ends_where_the_model_goes_on() -> None:
     pieces = ("the", "un", "##want", "##ed", "##ly")
-    given = Tokens(pieces, pieces, ((0, 0),) * 5, (False,) * 5, (False, False, False, True, True))
+    given = Tokens(pieces, pieces, ((0, 0),) * 5, (False,) * 5, generated=(False, False, False, True, True))
     assert [list(word) for word in given.words()] == [[0], [1, 2], [3, 4]]
     assert given.pick([3, 1]).generated == (True, False)
     with pytest.raises(ValueError, match="generated differ in length"):
-        Tokens(("a",), ("a",), ((0, 0),), (False,), (True, False))
+        Tokens(("a",), ("a",), ((0, 0),), (False,), generated=(True, False))
