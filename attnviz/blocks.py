@@ -105,15 +105,20 @@ def pieces(shape: tuple[int, int, int]) -> Iterator[Piece]:
     """Pieces that cover weights [head, query, key], each of bounded size.
 
     >>> list(pieces((2, 300, 4)))
-    [Piece(head=0, last_head=2, start=0, stop=256), Piece(head=0, last_head=2, start=256, stop=300)]
+    [Piece(head=0, last_head=2, start=0, stop=150), Piece(head=0, last_head=2, start=150, stop=300)]
     >>> len(list(pieces((2, 300, 1 << 20))))
-    10
+    12
     """
     n_heads, n_queries, n_keys = shape
     row = 4 * max(1, n_keys)
     most = max(1, min(n_heads, BLOCK_BYTES // (row * _FEWEST_ROWS)))
     heads = -(-n_heads // -(-n_heads // most)) if n_heads else 1  # the same for all blocks, or one less
     rows = min(BLOCK_ROWS, max(_FEWEST_ROWS, BLOCK_BYTES // (row * heads)))
+    parts = -(-n_queries // rows)
+    if parts > 1:
+        rows = -(
+            -n_queries // (parts + parts % 2)
+        )  # alike, and an even number: most machines have an even one of cores
     for head in range(0, n_heads, heads):
         for start in range(0, n_queries, rows):
             yield Piece(head, min(head + heads, n_heads), start, min(start + rows, n_queries))

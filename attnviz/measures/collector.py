@@ -106,11 +106,10 @@ class MeasureCollector(Collector[_Part]):
         del self._map
         if not self._of_heads:
             return
-        compared = compared_rows(len(one.query))
-        parts = block_ranges(one.weights.shape) if compared.step == 1 else ((i, i + 1) for i in compared)
-        for start, stop in parts:
+        compared = one.pick(queries=compared_rows(len(one.query)))
+        for start, stop in block_ranges(compared.weights.shape):
             with np.errstate(invalid="ignore", over="ignore"):
-                rows = Rows(self._setting, Block(one.rows(start, stop), start=start))
+                rows = Rows(self._setting, Block(compared.rows(start, stop)))
                 heads, _, sums = self._measured(rows, self._of_heads)
             for name, pair in sums.items():
                 self._sums.add(name, heads, pair)

@@ -1,7 +1,6 @@
 """Jensen-Shannon divergence: how differently two rows of attention look."""
 
 import numpy as np
-import numpy.typing as npt
 
 from attnviz.arrays import Floats
 from attnviz.measures.rows import Ratio, Rows, raised
@@ -54,22 +53,18 @@ def compared_rows(n_queries: int) -> range:
 
 
 def between_heads(rows: Rows) -> Ratio:
-    """Each row's mean divergence to the same row of the other heads: [head, row], 0 where the row is passed over.
+    """Each row's mean divergence to the same row of the other heads, [head, row], of rows of all heads.
 
-    JS(a, b) = H(m) − ½ H(a) − ½ H(b): one logarithm for each weight of each pair of heads. Equal rows give 0. The rows
-    are of all heads.
+    JS(a, b) = H(m) − ½ H(a) − ½ H(b): one logarithm for each weight of each pair of heads. Equal rows give 0.
     """
-    compared = compared_rows(rows.setting.n_queries)
-    taken = np.flatnonzero([position in compared for position in rows.positions.tolist()])
-    total, number = (np.zeros(rows.counted.shape) for _ in range(2))
-    total[:, taken], number[:, taken] = _totals(rows, taken)
+    total, number = _totals(rows)
     return Ratio(np.divide(total, number, out=total, where=number > 0), number > 0)
 
 
-def _totals(rows: Rows, taken: npt.NDArray[np.intp]) -> tuple[Floats, Floats]:
-    """Of the rows `taken`, the divergences to the other heads added up, and to how many: [head, row]."""
-    weights, n_heads = raised(rows.block.weights[:, taken]), rows.setting.n_heads
-    counted, ordinary = rows.counted[:, taken], rows.setting.ordinary
+def _totals(rows: Rows) -> tuple[Floats, Floats]:
+    """The divergences to the other heads added up, and to how many: [head, row]."""
+    weights, n_heads = raised(rows.block.weights), rows.setting.n_heads
+    counted, ordinary = rows.counted, rows.setting.ordinary
     mixed, logs = np.empty_like(weights), np.log(weights)
     own = np.vecdot(weights, logs)  # as m ln m is, to the last bit: equal rows differ by 0
     half = weights * weights.dtype.type(0.5)
