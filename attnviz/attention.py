@@ -15,18 +15,19 @@ from attnviz.arrays import Array, is_bool, like, namespace, quiet, widened
 from attnviz.errors import RequestError
 
 
-def softmax(scores: Array, allowed: Array | None = None) -> Array:
+def softmax(scores: Array, allowed: Array | None = None, sink: Array | None = None) -> Array:
     """The softmax over the last axis, over the allowed entries alone.
 
     softmax(s)_j = exp(s_j − max s) / Σ_k exp(s_k − max s): shifting by the maximum changes nothing in the
-    result and keeps exp from overflowing.
+    result and keeps exp from overflowing. A sink is one more score in the sum and the maximum, and no key.
 
     Args:
         scores: [..., key], any range.
         allowed: booleans that broadcast to `scores`; None allows everything.
+        sink: scores that broadcast to [..., 1].
 
     Returns:
-        [..., key] in 0..1. A row sums to 1; one that may attend to nothing is 0 throughout.
+        [..., key] in 0..1. A row sums to 1, with a sink to less; one that may attend to nothing is 0 throughout.
 
     >>> import numpy as np
     >>> softmax(np.array([1e4, 1e4, -1e4]))
@@ -35,17 +36,23 @@ def softmax(scores: Array, allowed: Array | None = None) -> Array:
     array([1., 0., 0.])
     >>> softmax(np.zeros(2), np.array([False, False]))
     array([0., 0.])
+    >>> softmax(np.zeros(3), sink=np.zeros(1))
+    array([0.25, 0.25, 0.25])
     """
     xp = namespace(scores)
     wide = widened(scores)
     if allowed is not None:
         wide = xp.where(allowed, wide, float(xp.finfo(wide.dtype).min))
+    if sink is not None:
+        wide = xp.concat([wide, xp.broadcast_to(like(sink, wide), (*wide.shape[:-1], 1))], axis=-1)
     if xp.__name__ == "torch":
         weights = wide.softmax(-1)  # half the time of the same thing spelled out
     else:
         with quiet(xp):  # the smallest score minus a large maximum is -inf, and exp(-inf) is the 0 wanted
             weights = xp.exp(wide - xp.max(wide, axis=-1, keepdims=True))
             weights = weights / xp.sum(weights, axis=-1, keepdims=True)
+    if sink is not None:
+        weights = weights[..., :-1]
     if allowed is not None:
         weights = xp.where(allowed, weights, 0.0)
     return like(weights, scores)
@@ -140,6 +147,18 @@ def scaled_scores(q: Array, k: Array, scale: float | None = None) -> Array:
         raise RequestError(f"queries have {q.shape[-1]} columns and keys {k.shape[-1]}: they must be equally wide")
     factor = float(q.shape[-1]) ** -0.5 if scale is None else float(scale)  # a Python float keeps float32
     return (q * factor) @ grouped(k, q.shape[-3]).mT
+
+
+def capped(scores: Array, softcap: float) -> Array:
+    """Scores that come near to ±softcap, and never go beyond it: softcap · tanh(scores / softcap).
+
+    Source: Bello et al. 2016, "Neural Combinatorial Optimization with Reinforcement Learning", section A.2.
+
+    >>> import numpy as np
+    >>> capped(np.array([-1e9, 0.0, 1e9]), 50.0)
+    array([-50.,   0.,  50.])
+    """
+    return namespace(scores).tanh(scores / softcap) * softcap
 
 
 def additive(bias: Array) -> tuple[Array, Array]:
@@ -303,23 +322,49 @@ EVERYTHING = Rule()
 """Every query may attend to every key."""
 
 
+def check_softmax(softcap: float | None, sink: Array | None, n_heads: int) -> None:
+    """Refuse a cap that leaves nothing of the scores, and sinks that are made for another number of heads.
+
+    Raises:
+        RequestError: they do not fit.
+    """
+    if softcap is not None and not softcap > 0:
+        raise RequestError(f"scores are capped at a number above 0, got {softcap:g}")
+    if sink is not None and tuple(sink.shape) != (n_heads,):
+        shape = " × ".join(map(str, sink.shape))
+        raise RequestError(f"there is one sink for each of {n_heads} heads, but they are given for {shape}")
+
+
 def attention_weights(
-    q: Array, k: Array, rule: Rule = EVERYTHING, *, scale: float | None = None, start: int = 0, stop: int | None = None
+    q: Array,
+    k: Array,
+    rule: Rule = EVERYTHING,
+    *,
+    scale: float | None = None,
+    softcap: float | None = None,
+    sink: Array | None = None,
+    start: int = 0,
+    stop: int | None = None,
 ) -> Array:
     """softmax(q kᵀ · scale) over the keys that `rule` allows, for queries `start` to `stop`.
+
+    With a sink a row sums to less than 1: its weight j is exp(s_j) / (exp(sink) + Σ_k exp(s_k)). Sources of caps and
+    sinks: Gemma Team 2024, "Gemma 2", section 2; OpenAI 2025, "gpt-oss-120b & gpt-oss-20b Model Card", section 2.
 
     Args:
         q: [..., head, query, d_head].
         k: [..., kv_head, key, d_head].
         rule: what may be attended.
         scale: 1/√d_head unless given.
+        softcap: scores s become softcap · tanh(s / softcap), before the rule adds or masks anything.
+        sink: [head], for each head a score of its own, in the sum of each row, of what is no key.
         start, stop: the queries asked for; all unless given.
 
     Returns:
         [..., head, row, key] in 0..1, in the dtype of `q`.
 
     Raises:
-        RequestError: the rule, or the width of the keys, does not fit the queries.
+        RequestError: the rule, the cap, the sinks, or the width of the keys, does not fit the queries.
 
     >>> import numpy as np
     >>> keys = np.array([[[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]])
@@ -328,12 +373,15 @@ def attention_weights(
     """
     stop = q.shape[-2] if stop is None else stop
     rule.check(q.shape[-2], k.shape[-2], q.shape[-3])
+    check_softmax(softcap, sink, q.shape[-3])
     rows = q[..., start:stop, :]
     scores = scaled_scores(widened(rows), widened(k), scale)
+    if softcap is not None:
+        scores = capped(scores, softcap)
     allowed, bias = rule.block(start, stop, k.shape[-2], scores)
     if bias is not None:
         scores = scores + bias
-    return like(softmax(scores, allowed), q)
+    return like(softmax(scores, allowed, None if sink is None else sink[:, None, None]), q)
 
 
 def attend(weights: Array, v: Array) -> Array:

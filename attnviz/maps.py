@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
-from typing import Literal, Protocol, TypeAlias, get_args, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from attnviz.arrays import Array, Floats, namespace, to_numpy
-from attnviz.attention import EVERYTHING, Rule, attention_weights
+from attnviz.attention import EVERYTHING, Rule, attention_weights, check_softmax
 from attnviz.blocks import BLOCK_BYTES, BLOCK_ROWS, Block, Piece, pieces
 from attnviz.errors import AttnvizError
 from attnviz.lazy import function
@@ -110,6 +110,10 @@ class ComputedWeights:
     rule: Rule = EVERYTHING
     scale: float | None = None
     """1/√d_head unless given."""
+    softcap: float | None = None
+    """As in `attention_weights`."""
+    sink: Array | None = None
+    """[head], as in `attention_weights`."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -120,7 +124,7 @@ class ComputedWeights:
     def divisible(self) -> bool:
         """Whether they are many, and NumPy makes them."""
         heads, queries, keys = self.shape
-        arrays = isinstance(self.q, np.ndarray) and isinstance(self.k, np.ndarray)
+        arrays = all(isinstance(x, np.ndarray) for x in (self.q, self.k, self.sink) if x is not None)
         return arrays and self.q.dtype == self.k.dtype and self._fits() and 4 * heads * queries * keys > MUCH_BYTES
 
     def _fits(self) -> bool:
@@ -129,7 +133,8 @@ class ComputedWeights:
     @cached_property
     def _exponentials(self) -> Exponentials:
         self.rule.check(self.q.shape[1], self.k.shape[1], self.q.shape[0])
-        return Exponentials(self.q, self.k, self.rule, self.scale)
+        check_softmax(self.softcap, self.sink, self.q.shape[0])
+        return Exponentials(self.q, self.k, self.rule, self.scale, self.softcap, self.sink)
 
     def block(self, piece: Piece, *, logits: bool = False) -> Block:
         """The part, as exponentials and what divides them."""
@@ -138,7 +143,8 @@ class ComputedWeights:
     def made(self, start: int, stop: int) -> Array:
         """softmax(q kᵀ · scale) of rows `start` to `stop`, in the library and on the device of q and k."""
         if not self.divisible:
-            return attention_weights(self.q, self.k, self.rule, scale=self.scale, start=start, stop=stop)
+            told: dict[str, Any] = {"scale": self.scale, "softcap": self.softcap, "sink": self.sink}
+            return attention_weights(self.q, self.k, self.rule, **told, start=start, stop=stop)
         heads, _, keys = self.shape
         made = np.empty((heads, stop - start, keys), self.q.dtype)
         for piece in pieces((heads, stop - start, keys)):
@@ -160,7 +166,8 @@ class ComputedWeights:
         rule = self.rule
         if mask is not None and mask.ndim == 3 and mask.shape[0] > 1:
             rule = replace(rule, mask=_at(mask, heads))
-        return replace(self, q=_at(self.q, heads), k=_at(self.k, [h // group for h in heads]), rule=rule)
+        sink = None if self.sink is None else _at(self.sink, heads)
+        return replace(self, q=_at(self.q, heads), k=_at(self.k, [h // group for h in heads]), rule=rule, sink=sink)
 
 
 def _at(x: Array, indices: Sequence[int]) -> Array:

@@ -33,6 +33,10 @@ class Exponentials:
     rule: Rule = EVERYTHING
     scale: float | None = None
     """1/√d_head unless given."""
+    softcap: float | None = None
+    """As in `attention_weights`."""
+    sink: Floats | None = None
+    """[head], as in `attention_weights`."""
 
     @cached_property
     def _factor(self) -> float:
@@ -42,14 +46,18 @@ class Exponentials:
     def safe(self) -> bool:
         """Whether no score can be so large that its exponential needs the row's maximum taken off.
 
-        |q · k| ≤ |q| |k|, so that the largest norms tell.
+        |q · k| ≤ |q| |k|, so that the largest norms tell, or the cap does; a sink may be small without harm.
         """
-        mask = self.rule.mask
+        mask, most = self.rule.mask, _SAFE[self.q.dtype]
         if mask is not None and mask.dtype != np.bool_:
             return False
+        if self.sink is not None and not self.sink.max(initial=0) <= most:
+            return False
+        if self.softcap is not None and self.softcap <= most:
+            return True
         with np.errstate(over="ignore", invalid="ignore"):
             q, k = (float(np.sqrt(np.vecdot(x, x).max(initial=0))) for x in (self.q, self.k))
-            return bool(q * k * abs(self._factor) <= _SAFE[self.q.dtype])
+            return bool(q * k * abs(self._factor) <= most)
 
     def block(self, piece: Piece, *, logits: bool = False) -> Block:
         """The exponentials of some heads and rows, in memory that the next call of this thread uses again.
@@ -66,11 +74,12 @@ class Exponentials:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             self._scores(piece, first, last, scores)
             masked = self._mask(piece, first, last, scores)
-            factor = self._exponentiate(scores, values, masked)
+            factor = self._exponentiate(piece, scores, values, masked)
         return Block(values, piece.head, piece.start, first, n_keys, factor, scores if logits else None)
 
     def _scores(self, piece: Piece, first: int, last: int, out: Floats) -> None:
-        q = self.q[piece.head : piece.last_head, piece.start : piece.stop] * self._factor
+        factor = self._factor if self.softcap is None else self._factor / self.softcap
+        q = self.q[piece.head : piece.last_head, piece.start : piece.stop] * factor
         group = self.q.shape[0] // self.k.shape[0]
         n_heads, n_rows, width = q.shape
         for kv_head in range(piece.head // group, (piece.last_head - 1) // group + 1):
@@ -78,6 +87,9 @@ class Exponentials:
             rows, together = (b - a) * n_rows, q[a:b]  # heads that share keys: one product
             keys = self.k[kv_head, first:last].T
             np.matmul(together.reshape(rows, width), keys, out=out[a:b].reshape(rows, last - first))
+        if self.softcap is not None:
+            np.tanh(out, out=out)
+            out *= self.softcap
 
     def _mask(self, piece: Piece, first: int, last: int, scores: Floats) -> float | None:
         """Put masked scores out of the way, and add what the mask adds; the value that was put there."""
@@ -97,17 +109,25 @@ class Exponentials:
             np.copyto(scores[:, :, where], fill, where=~allowed)
         return fill if parts else None
 
-    def _exponentiate(self, scores: Floats, values: Floats, masked: float | None) -> Floats:
+    def _exponentiate(self, piece: Piece, scores: Floats, values: Floats, masked: float | None) -> Floats:
         """exp(scores) into `values`; [head, row], 1 by the sum of each row, and 0 for rows without a key."""
         dead: npt.NDArray[np.bool_] | None = None
+        sink = None
+        if self.sink is not None:
+            sink = self.sink[piece.head : piece.last_head, None].astype(scores.dtype)
         if not self.safe and scores.size:
-            largest = scores.max(axis=2, keepdims=True)
-            dead = largest[:, :, 0] <= masked if masked is not None else None
-            np.subtract(scores, largest, out=scores)
+            largest = scores.max(axis=2)
+            dead = largest <= masked if masked is not None else None
+            if sink is not None:
+                largest = np.maximum(largest, sink)
+                sink = sink - largest
+            np.subtract(scores, largest[:, :, None], out=scores)
         np.exp(scores, out=values)
         sums = values @ np.ones(values.shape[2], values.dtype)
-        factor = np.where(sums == 0, 0, 1 / sums)
-        return factor if dead is None else np.where(dead, 0, factor)
+        if dead is None:
+            dead = sums == 0
+        factor = 1 / (sums if sink is None else sums + np.exp(sink))
+        return np.where(dead, 0, factor)
 
 
 _memory = threading.local()

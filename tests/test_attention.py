@@ -1,3 +1,4 @@
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -318,6 +319,59 @@ def test_a_block_of_rows_is_those_rows_of_all(xp: Any, name: str, start: int, st
     block = attention_weights(q, k, rule, start=start, stop=stop)
     assert block.shape == (BATCH, HEADS, stop - start, KEYS)
     close(block, to_numpy(attention_weights(q, k, rule))[..., start:stop, :], 1e-15)
+
+
+CAPS_AND_SINKS = {"cap": (0.8, False), "sinks": (None, True), "both": (0.8, True)}
+
+
+@precise
+@pytest.mark.parametrize("more", CAPS_AND_SINKS)
+@pytest.mark.parametrize("name", RULES)
+def test_caps_come_before_the_mask_and_sinks_are_one_more_score(xp: Any, name: str, more: str, dtype: str) -> None:
+    """In float64, written out: a row for each query, with the sink as a last column that is dropped."""
+    softcap, has_sink = CAPS_AND_SINKS[more]
+    rule, (q, k, _) = RULES[name], qkv(dtype)
+    sink = np.array([-1.0, 0.5, 2.0])
+    scores = q.astype(float) @ k.astype(float).swapaxes(-1, -2) * 0.7
+    scores = scores if softcap is None else softcap * np.tanh(scores / softcap)
+    scores = scores + torch_mask(rule).numpy()
+    column = np.broadcast_to(sink[:, None, None] if has_sink else -np.inf, (BATCH, HEADS, QUERIES, 1))
+    powers = np.exp(np.concatenate([scores, column], axis=-1))
+    wanted = (powers / powers.sum(axis=-1, keepdims=True))[..., :-1]
+    if rule.mask is not None and rule.mask.dtype != bool:
+        rule = Rule(rule.causal, rule.window, rule.keys, rule.mask.astype(dtype))
+    told: dict[str, Any] = {"scale": 0.7, "softcap": softcap, "sink": xp.asarray(sink) if has_sink else None}
+    weights = attention_weights(xp.asarray(q), xp.asarray(k), rule_in(xp, rule), **told)
+    close(weights, wanted, 2 * TOLERANCE[dtype])
+    assert weights.dtype == getattr(xp, dtype)
+    assert (to_numpy(weights).sum(-1) < 1 - 1e-5).all() == has_sink
+    rows = attention_weights(xp.asarray(q), xp.asarray(k), rule_in(xp, rule), **told, start=1, stop=4)
+    close(rows, wanted[..., 1:4, :], 2 * TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("sink", [-1e30, -90.0, 0.0, 90.0, 1e30])
+def test_sinks_of_any_size(xp: Any, sink: float) -> None:
+    """One key of score 3: its weight is 1 / (1 + exp(sink − 3)); a row that may attend to nothing stays 0."""
+    q, k = xp.asarray([[[3.0], [3.0]]]), xp.asarray([[[1.0]]])
+    rule = Rule(mask=xp.asarray([[True], [False]]))
+    weights = attention_weights(q, k, rule, scale=1.0, sink=xp.asarray([sink], dtype=xp.float64))
+    one = 0.0 if sink > 800 else 1 / (1 + math.exp(max(sink, -700) - 3))
+    close(weights, [[[one], [0.0]]], 1e-7)
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ({"softcap": 0.0}, "scores are capped at a number above 0, got 0"),
+        ({"softcap": -5.0}, "scores are capped at a number above 0, got -5"),
+        ({"sink": np.zeros(2)}, "there is one sink for each of 3 heads, but they are given for 2"),
+        ({"sink": np.zeros((3, 1))}, "there is one sink for each of 3 heads, but they are given for 3 × 1"),
+    ],
+)
+def test_caps_and_sinks_that_do_not_fit_are_refused(told: dict[str, Any], message: str) -> None:
+    q, k, _ = qkv()
+    with pytest.raises(RequestError, match=message):
+        attention_weights(q, k, **told)
 
 
 def mha(dtype: torch.dtype, bias: bool, seed: int, d_model: int, n_heads: int) -> torch.nn.MultiheadAttention:

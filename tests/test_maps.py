@@ -89,6 +89,22 @@ def test_computed_rows_are_those_of_the_whole(xp: Any, rule: Rule) -> None:
         np.testing.assert_allclose(rows, whole[:, start:stop], rtol=0, atol=1e-15)
 
 
+@pytest.mark.parametrize("size", [1, 90], ids=["few", "many"])  # by the plain maths, and by blocks where NumPy's
+@pytest.mark.parametrize(("softcap", "sunk"), [(0.5, False), (None, True), (0.5, True)])
+def test_caps_and_sinks_go_with_their_heads(xp: Any, size: int, softcap: float | None, sunk: bool) -> None:
+    rng = np.random.default_rng(2)
+    q, k, sink = rng.normal(size=(6, 5 * size, 4)), rng.normal(size=(2, 7 * size, 4)), np.arange(6) - 2.0
+    told: dict[str, Any] = {"scale": 0.7, "softcap": softcap, "sink": sink if sunk else None}
+    here = told | {"sink": xp.asarray(sink) if sunk else None}
+    weights = ComputedWeights(xp.asarray(q), xp.asarray(k), Rule(causal=True), **here)
+    assert weights.divisible == (size > 1 and xp is np)
+    whole = attention_weights(q, k, Rule(causal=True), **told)
+    np.testing.assert_allclose(weights.rows(1, 5), whole[:, 1:5], rtol=0, atol=1e-12)
+    some = weights.of([4, 1])
+    assert some.shape == (2, 5 * size, 7 * size)
+    np.testing.assert_allclose(some.rows(0, 5 * size), whole[[4, 1]], rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_computed_rows_have_the_precision_of_the_queries(xp: Any, dtype: str) -> None:
     assert computed(xp, Rule(), dtype).rows(0, 2).dtype == dtype

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import attnviz.blocks
 import attnviz.maps
-from attnviz.attention import Rule
+from attnviz.attention import Rule, attention_weights
 from attnviz.collect import collect
 from attnviz.errors import RequestError
 from attnviz.maps import AttentionMap, ComputedWeights, StoredWeights, Weights
@@ -206,6 +206,19 @@ def test_blocks_of_any_size_give_the_same(
     monkeypatch.setattr(attnviz.blocks, "BLOCK_BYTES", block_bytes)
     monkeypatch.setattr(attnviz.blocks, "_FEWEST_ROWS", 7)
     assert value(name, a_map(weights, pieces))[0] == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("softcap", [None, 1.5, 70.0])
+@pytest.mark.parametrize("sinks", [[-3.0, 0.0, 2.0], [-90.0, 70.0, 5.0]])  # the large one has its maximum taken off
+def test_measures_of_caps_and_sinks_are_those_of_their_weights(softcap: float | None, sinks: list[float]) -> None:
+    q, k = np.random.default_rng(5).standard_normal((2, 3, 400, 4))
+    pieces = ("[CLS]", *("abc"[i % 3] for i in range(399)))
+    computed = ComputedWeights(q, k, Rule(causal=True), 3.0, softcap, np.array(sinks))
+    assert computed.divisible
+    stored = attention_weights(q, k, Rule(causal=True), scale=3.0, softcap=softcap, sink=np.array(sinks))
+    found, expected = (table_of(a_map(one, pieces)).values for one in (computed, StoredWeights(stored)))
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-9, atol=1e-12, err_msg=name)
 
 
 @given(seed=st.integers(0, 99), n=st.integers(2, 30), scale=st.sampled_from([0.1, 1.0, 40.0]), causal=st.booleans())

@@ -15,13 +15,16 @@ from attnviz.streaming import Exponentials, key_range
 HEADS, GROUPS, N, D = 6, 3, 23, 5
 
 
-def reference(q: Any, k: Any, rule: Rule, scale: float | None = None) -> Floats:
+def reference(
+    q: Any, k: Any, rule: Rule, scale: float | None = None, softcap: float | None = None, sink: Floats | None = None
+) -> Floats:
     """softmax in float64, written out: [head, query, key]."""
     n_heads, n_queries, width = q.shape
     result = np.zeros((n_heads, n_queries, k.shape[1]))
     for head, i in np.ndindex(n_heads, n_queries):
         keys = k[head // (n_heads // k.shape[0])].astype(float)
         row = keys @ q[head, i].astype(float) * (width**-0.5 if scale is None else scale)
+        row = row if softcap is None else softcap * np.tanh(row / softcap)
         allowed = np.ones(len(row), bool)
         for j in range(len(row)):
             allowed[j] &= not rule.causal or j <= i
@@ -36,8 +39,10 @@ def reference(q: Any, k: Any, rule: Rule, scale: float | None = None) -> Floats:
                 allowed &= mask > -1e9
                 row = row + np.where(allowed, mask, 0)
         if allowed.any():
-            weights = np.where(allowed, np.exp(row - row[allowed].max(), where=allowed, out=np.zeros_like(row)), 0)
-            result[head, i] = weights / weights.sum()
+            last = -np.inf if sink is None else float(sink[head])
+            largest = max(row[allowed].max(), last)
+            weights = np.where(allowed, np.exp(row - largest, where=allowed, out=np.zeros_like(row)), 0)
+            result[head, i] = weights / (weights.sum() + np.exp(last - largest))
     return result
 
 
@@ -84,6 +89,47 @@ def test_a_block_is_what_the_plain_maths_gives(name: str, scale: float, dtype: s
         rows = wanted[piece.head : piece.last_head, piece.start : piece.stop]
         np.testing.assert_allclose(block.sums, rows.sum(axis=2), atol=tolerance)
         np.testing.assert_allclose(block.whole(), rows, atol=tolerance)
+
+
+SINKS = np.array([-80.0, -2.0, 0.0, 1.5, 3.0, 5.0])
+CAPS_AND_SINKS = {
+    "cap": (2.5, None), "large cap": (90.0, None), "sinks": (None, SINKS), "both": (2.5, SINKS),
+    "large sinks": (3.0, 61 * SINKS), "sinks that take all": (None, SINKS + 1e4), "none at all": (None, SINKS - 1e6),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["everything", "causal window", "mask by head", "bias that masks", "dead rows"])
+@pytest.mark.parametrize("more", CAPS_AND_SINKS)
+@pytest.mark.parametrize("scale", [1.0, 300.0])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_caps_and_sinks_are_in_the_sums(name: str, more: str, scale: float, dtype: str) -> None:
+    (q, k), rule, (softcap, sink) = vectors(scale, dtype), RULES[name], CAPS_AND_SINKS[more]
+    made = Exponentials(q, k, rule, 0.3, softcap, None if sink is None else sink.astype(dtype))
+    wanted = reference(q, k, rule, 0.3, softcap, sink)
+    tolerance = {"float32": 2e-6 if scale == 1.0 else 1e-4, "float64": 1e-12}[dtype]
+    for piece in (Piece(0, HEADS, 0, N), Piece(2, 5, 7, 12)):
+        block = made.block(piece, logits=True)
+        assert block.logits is not None
+        assert np.isfinite(block.logits).all()
+        np.testing.assert_allclose(block.values, np.exp(block.logits), rtol=1e-5)
+        rows = wanted[piece.head : piece.last_head, piece.start : piece.stop]
+        np.testing.assert_allclose(block.sums, rows.sum(axis=2), atol=tolerance)
+        np.testing.assert_allclose(block.whole(), rows, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("scale", "softcap", "largest", "safe"),
+    [
+        (1.0, None, 59.0, True), (1.0, None, 61.0, False), (1.0, None, -1e6, True), (1.0, None, np.nan, False),
+        (300.0, None, 0.0, False), (300.0, 59.0, 0.0, True), (300.0, 61.0, 0.0, False), (1.0, 61.0, 0.0, True),
+        (300.0, 59.0, 61.0, False),
+    ],
+)  # fmt: skip
+def test_caps_bound_the_scores_and_large_sinks_are_taken_off(
+    scale: float, softcap: float | None, largest: float, safe: bool
+) -> None:
+    sink = np.array([largest, *[-100.0] * (HEADS - 1)], np.float32)
+    assert Exponentials(*vectors(scale), softcap=softcap, sink=sink).safe is safe
 
 
 @given(
