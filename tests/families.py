@@ -9,6 +9,7 @@ import torch
 
 Tensor = torch.Tensor
 Inputs = Callable[[], dict[str, Tensor]]
+SDPA, BLOCKED = "sdpa", "attnviz"
 VOCABULARY, LONG, SHORT, PAD = 97, 11, 7, 5
 """Entries, tokens of a text and of what is written, and how many of the second text are padding."""
 
@@ -17,6 +18,7 @@ SIZES: dict[str, Any] = {
     "intermediate_size": 56, "max_position_embeddings": 40,
 }  # fmt: skip
 GROUPED = SIZES | {"num_key_value_heads": 2, "head_dim": 12, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+CAPPED = GROUPED | {"sliding_window": 4, "attn_logit_softcapping": 2.0, "query_pre_attn_scalar": 12}
 PAIRED: dict[str, Any] = {
     "vocab_size": VOCABULARY, "d_model": 48, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 3,
     "decoder_attention_heads": 4, "encoder_ffn_dim": 40, "decoder_ffn_dim": 56, "max_position_embeddings": 40,
@@ -69,28 +71,38 @@ class Family:
     config: str
     inputs: Inputs
     sizes: dict[str, Any]
-    fused: bool = True
-    """Whether it can also run on torch's fused kernel."""
+    kernel: str | None = SDPA
+    """What else it can run on than its own code: torch's fused kernel, or ours."""
     attending: tuple[int, ...] = (0, 1, 2)
     """The layers that attend."""
     more: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def implementations(self) -> tuple[str, ...]:
+        return ("eager",) if self.kernel is None else ("eager", self.kernel)
+
     def make(self, implementation: str) -> Any:
         import transformers  # here, so that only the families that are run are imported
+
+        import attnviz.sources.huggingface_attention  # noqa: F401 - transformers knows of it from then on
 
         torch.manual_seed(0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # some still use TorchScript
             config = getattr(transformers, self.config)(**{**self.sizes, **self.more})
-            return getattr(transformers, self.model)._from_config(config, attn_implementation=implementation).eval()
+            model = getattr(transformers, self.model)._from_config(config, attn_implementation=implementation).eval()
+        for module in model.modules():
+            if isinstance(getattr(module, "sinks", None), Tensor):
+                torch.nn.init.normal_(module.sinks, std=2)  # they begin near 0, all alike
+        return model
 
 
-def reads(model: str, config: str, fused: bool = True, **more: Any) -> Family:
-    return Family(model, config, read, SIZES, fused, more=more)
+def reads(model: str, config: str, kernel: str | None = SDPA, **more: Any) -> Family:
+    return Family(model, config, read, SIZES, kernel, more=more)
 
 
-def continues(model: str, config: str, fused: bool = True, **more: Any) -> Family:
-    return Family(model, config, continued, GROUPED, fused, more=more)
+def continues(model: str, config: str, kernel: str | None = SDPA, **more: Any) -> Family:
+    return Family(model, config, continued, GROUPED, kernel, more=more)
 
 
 FAMILIES: dict[str, Family] = {
@@ -103,7 +115,7 @@ FAMILIES: dict[str, Family] = {
     "RoBERTa": reads("RobertaModel", "RobertaConfig", pad_token_id=1),
     "ModernBERT": reads("ModernBertModel", "ModernBertConfig", local_attention=6, pad_token_id=0),
     "DeBERTa-v2": reads(
-        "DebertaV2Model", "DebertaV2Config", fused=False,
+        "DebertaV2Model", "DebertaV2Config", kernel=None,
         relative_attention=True, pos_att_type=["p2c", "c2p"], position_buckets=8,
     ),
     "GPT-2": Family(
@@ -117,12 +129,12 @@ FAMILIES: dict[str, Family] = {
     ),
     "Bloom": Family(
         "BloomModel", "BloomConfig", continued,
-        {"vocab_size": VOCABULARY, "hidden_size": 48, "n_layer": 3, "n_head": 4}, fused=False,
+        {"vocab_size": VOCABULARY, "hidden_size": 48, "n_layer": 3, "n_head": 4}, kernel=None,
     ),
     "Llama": continues("LlamaModel", "LlamaConfig"),
     "Mistral": continues("MistralModel", "MistralConfig", sliding_window=4),
     "Gemma 2": continues(
-        "Gemma2Model", "Gemma2Config", fused=False,
+        "Gemma2Model", "Gemma2Config", BLOCKED,
         sliding_window=4, attn_logit_softcapping=2.0, query_pre_attn_scalar=12,
     ),
     "Gemma 3": continues("Gemma3TextModel", "Gemma3TextConfig", sliding_window=4, query_pre_attn_scalar=12),
@@ -130,8 +142,21 @@ FAMILIES: dict[str, Family] = {
     "Phi-3": continues("Phi3Model", "Phi3Config"),
     "Mixtral": continues("MixtralModel", "MixtralConfig", num_local_experts=3),
     "gpt-oss": continues(
-        "GptOssModel", "GptOssConfig", fused=False, sliding_window=4, num_local_experts=3, num_experts_per_tok=2,
+        "GptOssModel", "GptOssConfig", BLOCKED, sliding_window=4, num_local_experts=3, num_experts_per_tok=2,
         layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+    ),
+    "MiMo-V2": continues(
+        "MiMoV2FlashModel", "MiMoV2FlashConfig", BLOCKED, sliding_window=4, n_routed_experts=4, num_experts_per_tok=2,
+        moe_intermediate_size=24, v_head_dim=10,
+        layer_types=["full_attention", "sliding_attention", "sliding_attention"],  # the first one has no sinks
+    ),
+    "Privacy Filter": reads(
+        "OpenAIPrivacyFilterModel", "OpenAIPrivacyFilterConfig", BLOCKED, sliding_window=3, num_key_value_heads=2,
+        head_dim=12, num_local_experts=3, num_experts_per_tok=2, pad_token_id=0,
+    ),
+    "T5Gemma": Family(
+        "T5GemmaModel", "T5GemmaConfig", read_and_written,
+        {"vocab_size": VOCABULARY, "encoder": CAPPED | {"num_hidden_layers": 2}, "decoder": CAPPED}, BLOCKED,
     ),
     "DeepSeek-V3": continues(
         "DeepseekV3Model", "DeepseekV3Config", num_key_value_heads=4, head_dim=8, n_routed_experts=4, kv_lora_rank=16,

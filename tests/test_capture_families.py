@@ -6,16 +6,30 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from attnviz import AttnvizError
-from attnviz.maps import AttentionMap, AttentionRecord
+from attnviz.maps import AttentionMap, AttentionRecord, ComputedWeights
+from attnviz.sources import huggingface_attention
 from attnviz.sources.pytorch import Seen, capture
-from tests.families import FAMILIES, Family, continued
+from tests.families import (
+    BLOCKED,
+    CAPPED,
+    FAMILIES,
+    LONG,
+    PICTURES,
+    SEEN,
+    VOCABULARY,
+    Family,
+    continued,
+    continues,
+    ids,
+    read_and_written,
+)
+from tests.test_faults import notes_of
 
 IMPLEMENTATIONS = [
-    (name, implementation)
-    for name, family in FAMILIES.items()
-    for implementation in ("eager", *(("sdpa",) if family.fused else ()))
+    (name, implementation) for name, family in FAMILIES.items() for implementation in family.implementations
 ]
 Floats = npt.NDArray[np.float32]
 
@@ -100,11 +114,139 @@ def test_padding_attends_to_nothing_and_nothing_attends_to_it() -> None:
     np.testing.assert_allclose(weights[:, :, 5:].sum(axis=-1), 1, atol=1e-6)
 
 
-def test_learned_sinks_leave_rows_below_one() -> None:
+@pytest.mark.parametrize("implementation", FAMILIES["gpt-oss"].implementations)
+def test_learned_sinks_leave_rows_below_one(implementation: str) -> None:
     family = FAMILIES["gpt-oss"]
-    _, seen = run(family.make("eager"), **family.inputs())
-    sums = seen.record().weights.sum(axis=-1)
+    _, seen = run(family.make(implementation), **family.inputs())
+    record = seen.record()
+    sums = record.weights.sum(axis=-1)
     assert (sums < 0.999).any() and (sums > 0).all()
+    assert all("with a learned sink" in "".join(notes_of(one)) for one in record.maps)
+
+
+BLOCKS = [name for name, family in FAMILIES.items() if family.kernel == BLOCKED]
+
+
+@pytest.mark.parametrize("n_bytes", [huggingface_attention._BYTES, 4 * 2 * 4 * 7 * 3, 1])  # blocks of all, 3 and 1 rows
+@pytest.mark.parametrize("name", BLOCKS)
+def test_in_blocks_a_model_gives_what_it_gives_by_its_own_code(
+    monkeypatch: pytest.MonkeyPatch, name: str, n_bytes: int
+) -> None:
+    monkeypatch.setattr(huggingface_attention, "_BYTES", n_bytes)
+    family = FAMILIES[name]
+    own, blocks = family.make("eager"), family.make(BLOCKED)
+    with torch.no_grad():
+        wanted, given = (first_tensor(model(**family.inputs())) for model in (own, blocks))
+    there = torch.ones(wanted.shape[:2]) if family.inputs is read_and_written else family.inputs()["attention_mask"]
+    np.testing.assert_allclose(given[there.bool()], wanted[there.bool()], rtol=0, atol=1e-5)
+    out, seen = run(blocks, **family.inputs())
+    assert torch.equal(first_tensor(out), given)
+    for one in seen.record(batch=1).maps:
+        assert isinstance(one.weights, ComputedWeights)
+
+
+class Squares(TorchDispatchMode):
+    """Notes tensors of numbers with as many rows and columns as there are tokens, or more."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.n, self.found, self.seen = n, set[tuple[int, ...]](), 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for x in out if isinstance(out, tuple | list) else (out,):
+            if isinstance(x, torch.Tensor) and x.is_floating_point():
+                self.seen += 1
+                if sum(size >= self.n for size in x.shape) > 1:
+                    self.found.add(tuple(x.shape))
+        return out
+
+
+def long_input(family: Family, n: int) -> dict[str, torch.Tensor]:
+    given = {"input_ids": ids(n, 1)}
+    return given | ({"decoder_input_ids": ids(n, 2)} if family.inputs is read_and_written else {})
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_nothing_of_n_times_n_numbers_is_made(name: str) -> None:
+    n, family = 600, FAMILIES[name]
+    with Squares(n) as squares:
+        _, seen = run(family.make(BLOCKED), **long_input(family, n))
+        for one in seen.record().maps:
+            assert one.rows(300, 303).shape == (4, 3, n)
+    assert squares.seen > 100
+    assert not squares.found
+    with Squares(n) as squares:  # as its own code does
+        run(family.make("eager"), **long_input(family, n))
+    assert {shape[-3:] for shape in squares.found} >= {(4, n, n)}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_long_maps_are_those_of_its_own_code(name: str) -> None:
+    """Beyond one block of rows, and where masks are read as rules."""
+    n, family = 600, FAMILIES[name]
+    (_, own), (_, blocks) = (run(family.make(kind), **long_input(family, n)) for kind in ("eager", BLOCKED))
+    expected, found = own.record().maps, blocks.record().maps
+    assert len(expected) == len(found) > 0
+    for one, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one.rows(0, n), theirs.rows(0, n), rtol=0, atol=1e-5)
+        assert isinstance(one.weights, ComputedWeights)
+        assert one.weights.rule.mask is None
+
+
+@pytest.mark.parametrize("prefix", [0, 6])
+def test_masks_that_the_module_does_not_know_of(prefix: int) -> None:
+    """The decoder of PaliGemma 2 is causal behind a prefix, and its modules say that they are not causal."""
+    from transformers import PaliGemmaConfig, PaliGemmaForConditionalGeneration
+
+    torch.manual_seed(0)
+    settings: Any = PaliGemmaConfig
+    text, pictures = CAPPED | {"model_type": "gemma2"}, SEEN | PICTURES | {"model_type": "siglip_vision_model"}
+    config = settings(text_config=text, vision_config=pictures, image_token_index=VOCABULARY - 1, projection_dim=48)
+    kind: Any = PaliGemmaForConditionalGeneration
+    model = kind._from_config(config, attn_implementation="eager").eval()
+    given = {"input_ids": ids(LONG, 1) - 1} | (
+        {"token_type_ids": (torch.arange(LONG) >= prefix).long()[None].expand(2, -1)} if prefix else {}
+    )
+    with torch.no_grad():
+        own = model(**given, output_attentions=True)
+    huggingface_attention.run_in_blocks(model)
+    assert model.config.get_text_config()._attn_implementation == BLOCKED
+    out, seen = run(model, **given)
+    np.testing.assert_allclose(out.logits, own.logits, rtol=0, atol=1e-5)
+    maps = seen.record(batch=1).maps
+    for one, theirs in zip(maps, own.attentions, strict=True):
+        np.testing.assert_allclose(one.rows(0, LONG), theirs[1], rtol=0, atol=1e-5)
+    assert np.triu(maps[1].rows(0, LONG), 1).any() == bool(prefix)
+
+
+@pytest.mark.parametrize(("name", "blocked"), [(name, True) for name in BLOCKS] + [("Llama", False), ("Bloom", False)])
+def test_models_run_in_blocks_where_they_have_caps_or_sinks(name: str, blocked: bool) -> None:
+    model = FAMILIES[name].make("eager")
+    huggingface_attention.run_in_blocks(model)
+    assert model.config._attn_implementation == (BLOCKED if blocked else "eager")
+
+
+def test_models_that_no_flash_attention_runs_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may have more in their attention than a kernel is told."""
+    model = FAMILIES["gpt-oss"].make("eager")
+    monkeypatch.setattr(type(model), "_supports_flash_attn", False)
+    huggingface_attention.run_in_blocks(model)
+    assert model.config._attn_implementation == "eager"
+
+
+def test_sinks_that_scale_the_output_are_in_the_weights() -> None:
+    """Granite scales what attention gives by sigmoid(logsumexp − sink), and tells weights without that."""
+    family = continues("GraniteSWAModel", "GraniteSWAConfig", BLOCKED, sliding_window=4)
+    with torch.no_grad():
+        out = family.make("eager")(**family.inputs(), output_attentions=True)
+    given, seen = run(family.make(BLOCKED), **family.inputs())
+    np.testing.assert_allclose(first_tensor(given)[0], first_tensor(out)[0], rtol=0, atol=1e-5)
+    for one, theirs in zip(seen.record().maps, out.attentions, strict=True):
+        weights = one.rows(0, 11)
+        sums = weights.sum(axis=-1, keepdims=True)
+        assert (sums < 0.9999).all() and (sums < 0.9).any()
+        np.testing.assert_allclose(weights / sums, theirs[0], rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["Mamba", "Rwkv"])

@@ -51,7 +51,7 @@ def check_same(maps: Sequence[AttentionMap], others: Sequence[AttentionMap]) -> 
         np.testing.assert_allclose(one.rows(0, len(one.query)), other.rows(0, len(other.query)), atol=1e-6)
 
 
-IMPLEMENTATIONS = [(name, kind) for name, one in FAMILIES.items() for kind in ("eager", "sdpa")[: 1 + one.fused]]
+IMPLEMENTATIONS = [(name, kind) for name, one in FAMILIES.items() for kind in one.implementations]
 
 
 @pytest.mark.parametrize(("name", "implementation"), IMPLEMENTATIONS)

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from attnviz import AttnvizError, RequestError
 from attnviz.attention import Rule
 from attnviz.backend import placing
-from attnviz.maps import ComputedWeights, StoredWeights
+from attnviz.maps import ComputedWeights
 from attnviz.sources.encoder import open_folder
 from attnviz.sources.huggingface import HuggingFace, open_huggingface
 from tests.cli import run
@@ -28,8 +28,9 @@ from tests.test_pieces import byte_pairs
 
 TEXT = "The unwanted cat sat!"
 READERS = ["BERT", "DistilBERT", "ALBERT", "RoBERTa", "ModernBERT", "GPT-2", "Llama", "Mistral", "Gemma 2", "gpt-oss"]
+READERS += ["MiMo-V2", "Privacy Filter"]
 MORE_READERS = ["DeBERTa-v2", "GPT-NeoX", "OPT", "Bloom", "Gemma 3", "Qwen3", "Phi-3", "Mixtral", "DeepSeek-V3"]
-WRITERS = ["T5", "BART", "Marian"]
+WRITERS = ["T5", "BART", "Marian", "T5Gemma"]
 
 Save = Callable[..., Path]
 
@@ -67,8 +68,19 @@ def test_a_text_gives_the_models_own_weights(save: Save, name: str) -> None:
         np.testing.assert_allclose(one.rows(0, 9), theirs[0].numpy(), atol=1e-5)
     if name in MORE_READERS:
         return
-    kept = StoredWeights if name in ("Gemma 2", "gpt-oss") else ComputedWeights  # these have more than a kernel knows
-    assert {type(one.weights) for one in maps} == {kept}
+    assert {type(one.weights) for one in maps} == {ComputedWeights}
+
+
+def test_only_a_model_that_keeps_its_weights_is_refused_for_them(save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
+    """9 tokens take 2 · 4 · 4 · 9² = 2,592 bytes."""
+    models = [(name, open_huggingface(save(name))) for name in ("Bloom", "Gemma 2", "gpt-oss", "Llama")]
+    monkeypatch.setattr("attnviz.memory.physical_memory", lambda: 2592)
+    for name, model in models:
+        if name == "Bloom":
+            with pytest.raises(RequestError, match="one layer of this model, which makes 4 maps of 9 × 9, would take"):
+                list(model.prepare(TEXT).maps([0]))
+        else:
+            assert len(list(model.prepare(TEXT).maps([0]))) == 1
 
 
 @pytest.mark.parametrize("name", [*READERS, *MORE_READERS, "Jamba"])

@@ -37,6 +37,14 @@ def plain() -> Tokenizer:
     return tokenizer
 
 
+WRITERS = {
+    "T5": "T5ForConditionalGeneration",
+    "GPT-2": "GPT2LMHeadModel",
+    "Gemma 2": "Gemma2ForCausalLM",
+    "gpt-oss": "GptOssForCausalLM",
+}
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
     """A model of a family that writes, with a chat template; random, so that what it writes is too."""
@@ -48,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
         bars: Any = logging
         folder = tmp_path_factory.mktemp("models") / name
         family = FAMILIES[name]
-        writer = {"T5": "T5ForConditionalGeneration", "GPT-2": "GPT2LMHeadModel"}.get(name, f"{name}ForCausalLM")
+        writer = WRITERS.get(name, f"{name}ForCausalLM")
         torch.manual_seed(1)
         sizes = {**family.sizes, **family.more, "vocab_size": 41, "eos_token_id": 40, "tie_word_embeddings": False}
         config = getattr(transformers, family.config)(**{**sizes, "decoder_start_token_id": 0, "pad_token_id": 0})
@@ -109,7 +117,7 @@ def test_a_chat_is_put_into_the_models_template(folder: Folder, text: str) -> No
     assert [prompt[slice(*span)] for span in answer["query_spans"]][-1] == "a"
 
 
-@pytest.mark.parametrize("name", ["Llama", "GPT-2"])
+@pytest.mark.parametrize("name", ["Llama", "GPT-2", "Gemma 2", "gpt-oss"])
 @pytest.mark.parametrize(("text", "n_tokens"), [("the cat", 4), ("my dog is on the", 1)])
 def test_a_text_goes_on_and_is_run_whole(folder: Folder, name: str, text: str, n_tokens: int) -> None:
     read = plain().encode(text).ids

@@ -1,5 +1,6 @@
 """One attention that ran: what its weights are made from, its values, and some rows of what it gave."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Protocol
@@ -91,6 +92,9 @@ class Computed:
     """[..., query, key], or 1 for any of them."""
     scale: float | None = None
     dropout: float = 0.0
+    softcap: float | None = None
+    sink: torch.Tensor | None = None
+    """[head]."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -106,9 +110,11 @@ class Computed:
         if mask is not None and mask.ndim == 2 and (band := band_of(mask)) is not None:
             rule, mask = Rule(causal=self.causal).also(band), None
         said = (f"dropout {self.dropout:g} was on: the weights are those before it",) if self.dropout else ()
+        there: Callable[[torch.Tensor], Array] = wide
         if q.device.type == "cpu" and (mask is None or mask.dtype in _SHARED):
-            return ComputedWeights(to_numpy(q), to_numpy(k), rule.placed(_numbers), self.scale), said
-        return ComputedWeights(wide(q), wide(k), rule, self.scale), said
+            there, rule = to_numpy, rule.placed(_numbers)
+        sink = None if self.sink is None else there(self.sink)
+        return ComputedWeights(there(q), there(k), rule, self.scale, self.softcap, sink), said
 
     def _mask(self, leads: Leads, index: int, n_keys: int) -> torch.Tensor | None:
         """What of the mask is for one item: [query, key], with an axis before them where heads differ."""

@@ -13,6 +13,8 @@ from attnviz.sources.capture_flex import flexed
 from attnviz.sources.capture_tags import Folded
 
 Arguments = Mapping[str, Any]
+_NAMES = "scaled_dot_product_attention", "attention_in_blocks"
+"""torch's own function, and that of `huggingface_attention`."""
 _PUBLIC = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 
 
@@ -31,7 +33,7 @@ def kernel_of(name: str, func: Any, args: Sequence[Any], kwargs: Arguments, out:
     """The attention kernel that this call is; None where it is another function."""
     if name == "flex_attention" and len(args) > 5:  # the operator, not the function around it
         return Kernel(flexed(args), args[0], args[1], args[2], out[0])
-    if name == "scaled_dot_product_attention":
+    if name in _NAMES:
         names: Iterable[str] = _PUBLIC
     elif name.startswith("_scaled_dot_product"):
         names = (one.name for one in func._schema.arguments)
@@ -40,7 +42,7 @@ def kernel_of(name: str, func: Any, args: Sequence[Any], kwargs: Arguments, out:
     told = {**dict(zip(names, args, strict=False)), **kwargs}
     q, k, v = told["query"], told["key"], told["value"]
     out = out[0] if isinstance(out, tuple) else out
-    mask = told.get("attn_mask", told.get("attn_bias"))
+    mask, sink = told.get("attn_mask", told.get("attn_bias")), told.get("sink")
     shape = out.shape[:-1]
     recipe = Computed(
         q.detach() if q.shape[:-1] == shape else q.detach().expand(*shape, -1),  # one item may serve a batch of keys
@@ -49,6 +51,8 @@ def kernel_of(name: str, func: Any, args: Sequence[Any], kwargs: Arguments, out:
         mask=None if mask is None else mask.detach(),
         scale=told.get("scale"),
         dropout=float(told.get("dropout_p", 0.0)),
+        softcap=told.get("softcap"),
+        sink=None if sink is None else sink.detach(),
     )
     return Kernel(recipe, q, k, v, out)
 

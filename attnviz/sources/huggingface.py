@@ -112,8 +112,9 @@ class HuggingFace:
         return max(self._numbers(_HEADS))
 
     def _numbers(self, names: Sequence[str]) -> set[int]:
-        """The numbers that the configuration has under these names."""
-        found = {number for name in names if isinstance(number := getattr(self._settings, name, None), int)}
+        """The numbers that the configuration has under these names, and that of its encoder where that has its own."""
+        both = (self._settings, getattr(self._model.config, "encoder", None))
+        found = {number for one in both for name in names if isinstance(number := getattr(one, name, None), int)}
         if not found:
             raise AttnvizError(
                 f"{self._path}: its configuration does not say {names[0]}: models without attention have none to show"

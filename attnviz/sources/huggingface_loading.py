@@ -23,6 +23,7 @@ from attnviz.backend import AUTO, BACKENDS, TORCH_NAME, Placing
 from attnviz.errors import AttnvizError, RequestError
 from attnviz.files import kind_at
 from attnviz.memory import check_room
+from attnviz.sources.huggingface_attention import run_in_blocks
 from attnviz.sources.huggingface_folder import checked_folder, weight_files
 from attnviz.sources.registry import EXTRA, GGUF
 
@@ -77,6 +78,7 @@ def load(path: Path, placing: Placing, *, allow_bin: bool = False) -> Loaded:
             device_map=AUTO if spread else None,
             output_loading_info=True,
         )
+        run_in_blocks(model)
     missing = sorted(report["missing_keys"])
     refuse_incomplete(path, [name for name in missing if not _HEAD.search(name)])
     if len(tokenizer) <= len(tokenizer.all_special_ids):
