@@ -18,7 +18,7 @@ SIZES: dict[str, Any] = {
     "intermediate_size": 56, "max_position_embeddings": 40,
 }  # fmt: skip
 GROUPED = SIZES | {"num_key_value_heads": 2, "head_dim": 12, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-CAPPED = GROUPED | {"sliding_window": 4, "attn_logit_softcapping": 2.0, "query_pre_attn_scalar": 12}
+CAPPED = GROUPED | {"sliding_window": 4, "attn_logit_softcapping": 0.7, "query_pre_attn_scalar": 1}
 PAIRED: dict[str, Any] = {
     "vocab_size": VOCABULARY, "d_model": 48, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 3,
     "decoder_attention_heads": 4, "encoder_ffn_dim": 40, "decoder_ffn_dim": 56, "max_position_embeddings": 40,
@@ -135,7 +135,7 @@ FAMILIES: dict[str, Family] = {
     "Mistral": continues("MistralModel", "MistralConfig", sliding_window=4),
     "Gemma 2": continues(
         "Gemma2Model", "Gemma2Config", BLOCKED,
-        sliding_window=4, attn_logit_softcapping=2.0, query_pre_attn_scalar=12,
+        sliding_window=4, attn_logit_softcapping=0.7, query_pre_attn_scalar=1,
     ),
     "Gemma 3": continues("Gemma3TextModel", "Gemma3TextConfig", sliding_window=4, query_pre_attn_scalar=12),
     "Qwen3": continues("Qwen3Model", "Qwen3Config"),

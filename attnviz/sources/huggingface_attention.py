@@ -17,7 +17,7 @@ BLOCKED = "attnviz"
 """What transformers calls it."""
 _OWN = "eager_attention_forward"
 """What each file of models in transformers calls its own attention, which makes all rows at once."""
-_BYTES, _ROWS = 128 << 20, 256
+_BYTES, _ROWS = 32 << 20, 256
 """What the scores of a block take at most, and its rows: the keys of grouped heads are repeated for each block."""
 
 _Block = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
@@ -68,14 +68,15 @@ def attention_in_blocks(
         seen: torch.Tensor = handle_torch_function(attention_in_blocks, given, *given, **told)
         return seen
     block: _Block = more["block"]
-    n_queries, n_keys = query.shape[2], key.shape[2]
-    size = max(1, min(_ROWS, _BYTES // (4 * max(1, query.shape[0] * query.shape[1] * n_keys))))
-    made = []
+    n_items, n_heads, n_queries, _ = query.shape
+    n_keys = key.shape[2]
+    size = max(1, min(_ROWS, _BYTES // (4 * max(1, n_items * n_heads * n_keys))))
+    made = value.new_empty(n_items, n_queries, n_heads, value.shape[-1]).transpose(1, 2)  # as models go on with it
     for start in range(0, n_queries, size):
         rows = slice(start, min(start + size, n_queries))
         keys, mask = _part(attn_mask, is_causal, rows, n_keys, query)
-        made.append(block(query[:, :, rows], key[:, :, keys], value[:, :, keys], mask))
-    return torch.cat(made, dim=2)
+        made[:, :, rows] = block(query[:, :, rows], key[:, :, keys], value[:, :, keys], mask)
+    return made
 
 
 def _part(
