@@ -9,10 +9,10 @@ import numpy as np
 
 from attnviz.arrays import Floats
 
-BLOCK_BYTES = 4 << 20
-"""What one block takes: 2 to 5 MB stay in the cache; more is slower, less drowns in calls."""
+BLOCK_BYTES = 8 << 20
+"""What one block takes: less drowns in calls, more goes out of the cache."""
 BLOCK_ROWS = 256
-_FEWEST_ROWS = 64
+_FEWEST_ROWS = 128
 """A matrix product of fewer rows is slower for each of them, as the keys are read anew for each block."""
 
 
@@ -37,6 +37,8 @@ class Block:
     """[head, row], 0 for a row that attends to nothing; None for 1. With it, values are 0 or more, or no numbers."""
     logits: Floats | None = None
     """[head, row, key]: what `values` are the exponentials of, where it was asked for; finite where the value is 0."""
+    totals: Floats | None = None
+    """[head, row]: the sums of `values`, where they are known."""
 
     def __post_init__(self) -> None:
         if self.n_keys < 0:
@@ -60,6 +62,8 @@ class Block:
     @cached_property
     def sums(self) -> Floats:
         """[head, row]: the sum of each row's weights."""
+        if self.totals is not None and self.factor is not None:
+            return self.totals * self.factor
         ones = np.ones(self.values.shape[2], self.values.dtype)
         return self.times(self.values @ ones)
 
@@ -72,7 +76,7 @@ class Block:
         """[head, row, key] of the keys of `values`."""
         if self.factor is not None:
             self.values *= self.factor[:, :, None]
-            self.factor = self.logits = None
+            self.factor = self.logits = self.totals = None
         return self.values
 
     def put_into(self, array: Floats) -> None:
@@ -107,13 +111,14 @@ def pieces(shape: tuple[int, int, int]) -> Iterator[Piece]:
     >>> list(pieces((2, 300, 4)))
     [Piece(head=0, last_head=2, start=0, stop=150), Piece(head=0, last_head=2, start=150, stop=300)]
     >>> len(list(pieces((2, 300, 1 << 20))))
-    12
+    152
     """
     n_heads, n_queries, n_keys = shape
     row = 4 * max(1, n_keys)
     most = max(1, min(n_heads, BLOCK_BYTES // (row * _FEWEST_ROWS)))
     heads = -(-n_heads // -(-n_heads // most)) if n_heads else 1  # the same for all blocks, or one less
-    rows = min(BLOCK_ROWS, max(_FEWEST_ROWS, BLOCK_BYTES // (row * heads)))
+    fewest = max(1, min(_FEWEST_ROWS, 2 * BLOCK_BYTES // row))
+    rows = min(BLOCK_ROWS, max(fewest, BLOCK_BYTES // (row * heads)))
     parts = -(-n_queries // rows)
     if parts > 1:
         rows = -(

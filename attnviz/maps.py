@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from attnviz.arrays import Array, Floats, namespace, to_numpy
 from attnviz.attention import EVERYTHING, Rule, attention_weights, check_softmax
-from attnviz.blocks import BLOCK_BYTES, BLOCK_ROWS, Block, Piece, pieces
+from attnviz.blocks import BLOCK_ROWS, Block, Piece, pieces
 from attnviz.errors import AttnvizError
 from attnviz.lazy import function
 from attnviz.streaming import Exponentials
@@ -30,6 +30,8 @@ Value: TypeAlias = bool | int | float | str | Sequence["Value"] | Mapping[str, "
 Provenance: TypeAlias = Mapping[str, Value]
 """What made the numbers and is enough to make them again; no time, host or absolute path in it."""
 
+RANGE_BYTES = 4 << 20
+"""What the rows of one range of `block_ranges` take."""
 MUCH_BYTES = 1 << 20
 """Weights above this size are made by `streaming`, which is faster; the others by `attention_weights` itself."""
 
@@ -280,7 +282,7 @@ def block_ranges(shape: tuple[int, int, int]) -> Iterator[tuple[int, int]]:
     [(0, 256), (256, 512), (512, 600)]
     """
     heads, queries, keys = shape
-    size = max(1, min(BLOCK_ROWS, BLOCK_BYTES // (4 * max(1, heads * keys))))
+    size = max(1, min(BLOCK_ROWS, RANGE_BYTES // (4 * max(1, heads * keys))))
     for start in range(0, queries, size):
         yield start, min(start + size, queries)
 

@@ -74,8 +74,8 @@ class Exponentials:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             self._scores(piece, first, last, scores)
             masked = self._mask(piece, first, last, scores)
-            factor = self._exponentiate(piece, scores, values, masked)
-        return Block(values, piece.head, piece.start, first, n_keys, factor, scores if logits else None)
+            sums, factor = self._exponentiate(piece, scores, values, masked)
+        return Block(values, piece.head, piece.start, first, n_keys, factor, scores if logits else None, sums)
 
     def _scores(self, piece: Piece, first: int, last: int, out: Floats) -> None:
         factor = self._factor if self.softcap is None else self._factor / self.softcap
@@ -109,8 +109,10 @@ class Exponentials:
             np.copyto(scores[:, :, where], fill, where=~allowed)
         return fill if parts else None
 
-    def _exponentiate(self, piece: Piece, scores: Floats, values: Floats, masked: float | None) -> Floats:
-        """exp(scores) into `values`; [head, row], 1 by the sum of each row, and 0 for rows without a key."""
+    def _exponentiate(
+        self, piece: Piece, scores: Floats, values: Floats, masked: float | None
+    ) -> tuple[Floats, Floats]:
+        """exp(scores) into `values`; [head, row] each row's sum, and 1 by it, which is 0 for rows without a key."""
         dead: npt.NDArray[np.bool_] | None = None
         sink = None
         if self.sink is not None:
@@ -127,7 +129,7 @@ class Exponentials:
         if dead is None:
             dead = sums == 0
         factor = 1 / (sums if sink is None else sums + np.exp(sink))
-        return np.where(dead, 0, factor)
+        return sums, np.where(dead, 0, factor)
 
 
 _memory = threading.local()

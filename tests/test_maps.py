@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from attnviz.arrays import Floats, to_numpy
 from attnviz.attention import Rule, attention_weights
-from attnviz.blocks import BLOCK_BYTES, BLOCK_ROWS
+from attnviz.blocks import BLOCK_ROWS
 from attnviz.errors import AttnvizError
 from attnviz.maps import (
+    RANGE_BYTES,
     AttentionMap,
     AttentionRecord,
     ComputedWeights,
@@ -170,7 +171,7 @@ def test_blocks_cover_each_row_once_and_stay_small(heads: int, queries: int, key
     assert [row for start, stop in ranges for row in range(start, stop)] == list(range(queries))
     for start, stop in ranges:
         assert 1 <= stop - start <= BLOCK_ROWS == 256
-        assert stop - start == 1 or 4 * heads * keys * (stop - start) <= BLOCK_BYTES == 4 << 20
+        assert stop - start == 1 or 4 * heads * keys * (stop - start) <= RANGE_BYTES == 4 << 20
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (2, 600, 4), (12, 3000, 2048), (1, 700, 32768)])
@@ -187,7 +188,7 @@ def test_picking_a_little_of_a_large_map_still_makes_small_blocks(twice: bool) -
     if twice:
         picked = picked.pick(keys=[1])
     assert sum(block.shape[1] for _, block in picked.blocks()) == 300
-    assert max(stop - start for start, stop in weights.asked) * 32 * 8192 * 4 <= BLOCK_BYTES
+    assert max(stop - start for start, stop in weights.asked) * 32 * 8192 * 4 <= RANGE_BYTES
     assert made_for(picked.weights) == (32, 300, 8192)
 
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from attnviz.arrays import Array, namespace, quiet, to_numpy
 from attnviz.attention import EVERYTHING, Projections, Rule, attend, merge_heads, projected, split_heads
-from attnviz.blocks import BLOCK_BYTES
 from attnviz.errors import RequestError
 from attnviz.maps import (
     AttentionMap,
@@ -17,7 +16,7 @@ from attnviz.maps import (
 )
 from attnviz.tokens import Tokens
 
-STORED_BYTES = 4 * BLOCK_BYTES
+STORED_BYTES = 16 << 20
 """Weights up to this size are made once and kept while their layer is looked at; larger ones when asked for."""
 
 
