@@ -111,7 +111,7 @@ def pieces(shape: tuple[int, int, int]) -> Iterator[Piece]:
     >>> list(pieces((2, 300, 4)))
     [Piece(head=0, last_head=2, start=0, stop=150), Piece(head=0, last_head=2, start=150, stop=300)]
     >>> len(list(pieces((2, 300, 1 << 20))))
-    152
+    150
     """
     n_heads, n_queries, n_keys = shape
     row = 4 * max(1, n_keys)

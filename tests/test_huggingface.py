@@ -457,14 +457,3 @@ def test_rows_of_learned_sinks_are_said_to_sum_to_less(save: Save) -> None:
     sums = np.array(answer.json["weights"]).sum(-1)
     assert sums.max() < 1
     assert "sum" in answer.err and answer.err.strip() in "\n".join(f"note: {one}" for one in answer.json["notes"])
-
-
-def test_weights_that_the_memory_does_not_hold_are_refused_before_the_model_runs(
-    save: Save, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("attnviz.memory.physical_memory", lambda: 2 * 4 * 4 * 9 * 9 + 1)  # two arrays of a layer
-    fused = open_huggingface(save("Llama")).prepare(TEXT)
-    assert len(list(fused.maps([0]))) == 1
-    squares = open_huggingface(save("Gemma 2")).prepare(TEXT)
-    with pytest.raises(RequestError, match=r"which makes 4 maps of 9 × 9, would take .* give it fewer tokens"):
-        list(squares.maps([0]))
