@@ -521,3 +521,20 @@ def test_fields_are_strict_json_under_names_that_stay(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert fields["measures"]["entropy"] == {"unit": "nats", "values": table.values["entropy"].tolist()}
     assert list(head_rows(table)[0]) == ["stack", "kind", "layer", "head", "entropy", "self"]
+
+
+@pytest.mark.parametrize("name", MEASURES)
+@pytest.mark.parametrize("rule", [Rule(causal=True), Rule(causal=True, window=40), Rule(window=70)], ids=repr)
+def test_blocks_of_some_keys_are_measured_as_the_whole_matrix(
+    name: str, rule: Rule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks begin with the first key that their rows may attend to, which is not the first of the text."""
+    monkeypatch.setattr(attnviz.blocks, "BLOCK_ROWS", 32)
+    n, rng = 420, np.random.default_rng(4)
+    q, k = (rng.standard_normal((3, n, 8), np.float32) for _ in range(2))
+    pieces = tuple("[a" if i == 0 else f"w{i % 37}" for i in range(n))
+    weights = ComputedWeights(q, k, rule)
+    assert weights.divisible
+    whole = attention_weights(q.astype(np.float64), k.astype(np.float64), rule)
+    expected = value(name, a_map(StoredWeights(whole), pieces))
+    np.testing.assert_allclose(value(name, a_map(weights, pieces)), expected, rtol=2e-5, atol=1e-7)

@@ -184,3 +184,10 @@ def test_large_scores_neither_overflow_nor_vanish(scale: float) -> None:
     made = Exponentials(q, k, scale=1.0)
     assert made.safe == (scale < 60)
     np.testing.assert_allclose(made.block(Piece(0, 1, 0, 2)).weights, reference(q, k, Rule(), 1.0), atol=1e-6)
+
+
+def test_a_sink_far_above_all_scores_takes_nearly_everything() -> None:
+    q, k = (np.ones((2, 3, 1), np.float32) for _ in range(2))
+    block = Exponentials(q, k, sink=np.array([1e4, 101.0], np.float32), scale=100.0).block(Piece(0, 2, 0, 3))
+    assert block.sums[0].tolist() == [0, 0, 0]
+    np.testing.assert_allclose(block.sums[1], 3 / (3 + np.e), rtol=1e-6)
