@@ -255,13 +255,29 @@ class Rule:
             if n_heads is not None and masks not in (1, n_heads):
                 raise RequestError(f"the mask is given for {masks} heads, but there are {n_heads}")
 
-    def block(self, start: int, stop: int, n_keys: int, scores: Array) -> tuple[Array | None, Array | None]:
+    def by_place(self, queries: Array, keys: Array) -> Array | None:
+        """[query, key]: what causality and the window allow at these positions; None where they allow everything.
+
+        >>> import numpy as np
+        >>> Rule(causal=True, window=2).by_place(np.array([3]), np.arange(1, 5)).tolist()
+        [[False, True, True, False]]
+        """
+        queries, keys = queries[:, None], keys[None, :]
+        conditions = [keys <= queries] if self.causal else []
+        if self.window is not None:
+            conditions.append(namespace(keys).abs(queries - keys) < self.window)
+        return _all_of(conditions)
+
+    def block(
+        self, start: int, stop: int, last: int, scores: Array, first: int = 0
+    ) -> tuple[Array | None, Array | None]:
         """What rows `start` to `stop` may attend to, and what is added to their scores.
 
         Args:
             start, stop: the queries asked for.
-            n_keys: the number of keys.
+            last: the key before which those asked for end.
             scores: an array of the library, dtype and device wanted.
+            first: the key with which they begin.
 
         Returns:
             `allowed` [row, key] or [head, row, key], or None where everything is; the bias, or None.
@@ -269,17 +285,14 @@ class Rule:
         xp = namespace(scores)
         conditions = []
         if self.causal or self.window is not None:
-            queries = xp.arange(start, stop, device=scores.device)[:, None]
-            keys = xp.arange(n_keys, device=scores.device)[None, :]
-            if self.causal:
-                conditions.append(keys <= queries)
-            if self.window is not None:
-                conditions.append(xp.abs(queries - keys) < self.window)
+            places = (xp.arange(a, b, device=scores.device) for a, b in ((start, stop), (first, last)))
+            conditions.append(self.by_place(*places))
         if self.keys is not None:
-            conditions.append(self.keys[None, :])
+            conditions.append(self.keys[None, first:last])
         bias = None
         if self.mask is not None:
             rows = self.mask if self.mask.shape[-2] == 1 else self.mask[..., start:stop, :]
+            rows = rows[..., first:last]
             if is_bool(rows):
                 conditions.append(rows)
             else:

@@ -120,10 +120,8 @@ def pieces(shape: tuple[int, int, int]) -> Iterator[Piece]:
     fewest = max(1, min(_FEWEST_ROWS, 2 * BLOCK_BYTES // row))
     rows = min(BLOCK_ROWS, max(fewest, BLOCK_BYTES // (row * heads)))
     parts = -(-n_queries // rows)
-    if parts > 1:
-        rows = -(
-            -n_queries // (parts + parts % 2)
-        )  # alike, and an even number: most machines have an even one of cores
+    if parts > 1:  # alike, and an even number of them, as most machines have of cores
+        rows = -(-n_queries // (parts + parts % 2))
     for head in range(0, n_heads, heads):
         for start in range(0, n_queries, rows):
             yield Piece(head, min(head + heads, n_heads), start, min(start + rows, n_queries))

@@ -4,6 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -16,12 +17,12 @@ from attnviz.maps import (
     AttentionMap,
     AttentionRecord,
     Kind,
-    PickedWeights,
     Provenance,
     Stack,
     StoredWeights,
     Weights,
     divided,
+    made_for,
 )
 from attnviz.memory import check_room
 from attnviz.pooling import Pool, Tiles, pooled, tile_edges
@@ -102,14 +103,11 @@ def _fold(one: AttentionMap, takers: Sequence[Collector[Any]]) -> None:
 
 def _looked_at(weights: Weights) -> tuple[int, int, int]:
     """Heads and queries, and the keys that are made for them."""
-    heads, queries, keys = weights.shape
-    while isinstance(weights, PickedWeights):
-        weights = weights.base
-        keys = weights.shape[2]
-    return heads, queries, keys
+    _, queries, keys = made_for(weights)
+    return weights.shape[0], queries, keys
 
 
-def part_by_part(things: Sequence[Thing], map_of: Callable[[Thing], AttentionMap]) -> list[Thing]:
+def parts_of(things: Iterable[Thing], map_of: Callable[[Thing], AttentionMap]) -> dict[tuple[Stack, Kind], list[Thing]]:
     """What was made of maps, those of one stack and kind together; parts, and maps in them, as they came.
 
     A decoder's layers attend to themselves and to what was read by turns.
@@ -118,7 +116,12 @@ def part_by_part(things: Sequence[Thing], map_of: Callable[[Thing], AttentionMap
     for thing in things:
         one = map_of(thing)
         parts.setdefault((one.stack, one.kind), []).append(thing)
-    return [thing for part in parts.values() for thing in part]
+    return parts
+
+
+def part_by_part(things: Iterable[Thing], map_of: Callable[[Thing], AttentionMap]) -> tuple[Thing, ...]:
+    """The same, one part after the other."""
+    return tuple(chain.from_iterable(parts_of(things, map_of).values()))
 
 
 Copy: TypeAlias = tuple[slice, slice, slice, Floats]
@@ -168,7 +171,7 @@ class RecordCollector(Collector[Copy | None]):
 
     def result(self, provenance: Provenance, notes: Sequence[str] = ()) -> AttentionRecord:
         """The record of the maps seen."""
-        return AttentionRecord(tuple(part_by_part(self._maps, lambda one: one)), provenance, tuple(notes))
+        return AttentionRecord(part_by_part(self._maps, lambda one: one), provenance, tuple(notes))
 
 
 Tiled: TypeAlias = tuple[Tiles, Floats, npt.DTypeLike]
@@ -240,4 +243,4 @@ class HeatmapCollector(Collector[Tiled]):
 
     def result(self) -> tuple[Heatmap, ...]:
         """The heatmaps of the maps seen."""
-        return tuple(part_by_part(self._heatmaps, lambda one: one.map))
+        return part_by_part(self._heatmaps, lambda one: one.map)

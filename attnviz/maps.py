@@ -126,11 +126,12 @@ class ComputedWeights:
     def divisible(self) -> bool:
         """Whether they are many, and NumPy makes them."""
         heads, queries, keys = self.shape
-        arrays = all(isinstance(x, np.ndarray) for x in (self.q, self.k, self.sink) if x is not None)
-        return arrays and self.q.dtype == self.k.dtype and self._fits() and 4 * heads * queries * keys > MUCH_BYTES
-
-    def _fits(self) -> bool:
-        return self.q.dtype in (np.float32, np.float64) and self.q.dtype.isnative
+        if 4 * heads * queries * keys <= MUCH_BYTES:
+            return False
+        if not all(isinstance(x, np.ndarray) for x in (self.q, self.k, self.sink) if x is not None):
+            return False
+        dtype = self.q.dtype
+        return bool(dtype == self.k.dtype and dtype in (np.float32, np.float64) and dtype.isnative)
 
     @cached_property
     def _exponentials(self) -> Exponentials:

@@ -9,7 +9,7 @@ import numpy as np
 from attnviz.heatmap import Heatmap
 from attnviz.maps import Provenance
 from attnviz.pooling import Edges
-from attnviz.schema import SCHEMA, Fields, Table, said_of, stacks_of
+from attnviz.schema import Fields, Table, said_of, stacked, stacks_of
 from attnviz.tokens import Tokens
 
 POOLED = "pooled"
@@ -23,15 +23,8 @@ def pooled_fields(heatmaps: Sequence[Heatmap], provenance: Provenance, notes: Se
     Edges are positions in the whole text: where each tile begins, and after the last where it ends. Where one array
     cannot hold all maps, they are in `stacks`, as those of a record.
     """
-    said = {"schema": SCHEMA, "provenance": dict(provenance), "notes": list(notes)}
-    groups = stacks_of([one.map for one in heatmaps])
-    parts = {name: _fields_of([heatmaps[i] for i in places]) for name, places in groups.items()}
-    if len(parts) == 1:
-        (one,) = parts.values()
-        return Fields({**said, **one.plain}, one.arrays)
-    for name, places in groups.items():
-        parts[name].plain["places"] = list(places)
-    return Fields(said, {}, parts)
+    maps = [one.map for one in heatmaps]
+    return stacked(maps, lambda places: _fields_of([heatmaps[i] for i in places]), provenance, notes)
 
 
 def _fields_of(heatmaps: Sequence[Heatmap]) -> Fields:

@@ -1,6 +1,6 @@
 """The names under which a record is written and read back, the same in every format that holds numbers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -41,12 +41,29 @@ class Table:
 
 def to_fields(record: AttentionRecord) -> Fields:
     """The fields of a record; where one array cannot hold all maps, they are in `stacks`, as `stacks_of` names them."""
-    said = {"schema": SCHEMA, "provenance": dict(record.provenance), "notes": list(record.notes)}
-    groups = stacks_of(record.maps)
-    if len(groups) == 1:
-        one = _fields_of(record.maps)
+    maps = record.maps
+    return stacked(maps, lambda places: _fields_of([maps[i] for i in places]), record.provenance, record.notes)
+
+
+def stacked(
+    maps: Sequence[AttentionMap],
+    fields_of: Callable[[Sequence[int]], Fields],
+    provenance: Provenance,
+    notes: Sequence[str],
+) -> Fields:
+    """The fields of what is of these maps, in `stacks` where one array cannot hold them all.
+
+    Args:
+        maps: what it is of.
+        fields_of: the fields of those in some places, which one array can hold.
+        provenance, notes: of them all.
+    """
+    said = {"schema": SCHEMA, "provenance": dict(provenance), "notes": list(notes)}
+    groups = stacks_of(maps)
+    stacks = {name: fields_of(places) for name, places in groups.items()}
+    if len(stacks) == 1:
+        (one,) = stacks.values()
         return Fields({**said, **one.plain}, one.arrays)
-    stacks = {name: _fields_of([record.maps[i] for i in places]) for name, places in groups.items()}
     for name, places in groups.items():
         stacks[name].plain["places"] = list(places)
     return Fields(said, {}, stacks)

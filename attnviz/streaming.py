@@ -5,9 +5,8 @@ those at the edges are masked; the exponentials are not divided by their sums, w
 """
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -97,14 +96,13 @@ class Exponentials:
         fill = _MASKED if self.safe else float(np.finfo(scores.dtype).min) / 2
         edges = _edges(rule, piece.start, piece.stop, first, last) if rule.mask is None and rule.keys is None else None
         if edges is None:
-            allowed, bias = _rows_of(rule, piece, first, last, scores)
+            allowed, bias = _of_heads(rule, piece).block(piece.start, piece.stop, last, scores, first)
             if bias is not None:
                 scores += bias
             parts = [] if allowed is None else [(slice(0, last - first), allowed)]
         else:
-            parts = [
-                (slice(a - first, b - first), _placed(rule, piece.start, piece.stop, a, b)) for a, b in edges if a < b
-            ]
+            queries = np.arange(piece.start, piece.stop)
+            parts = [(slice(a - first, b - first), rule.by_place(queries, np.arange(a, b))) for a, b in edges if a < b]
         for where, allowed in parts:
             np.copyto(scores[:, :, where], fill, where=~allowed)
         return fill if parts else None
@@ -172,26 +170,8 @@ def _edges(rule: Rule, start: int, stop: int, first: int, last: int) -> tuple[tu
     return (first, low), (max(low, min(high, last)), last)
 
 
-def _placed(rule: Rule, start: int, stop: int, first: int, last: int) -> npt.NDArray[np.bool_]:
-    """[row, key]: what a causal rule and a window allow."""
-    ahead = np.arange(first, last) - np.arange(start, stop)[:, None]
-    allowed = np.ones(ahead.shape, np.bool_)
-    if rule.causal:
-        allowed &= ahead <= 0
-    if rule.window is not None:
-        allowed &= np.abs(ahead) < rule.window
-    return allowed
-
-
-def _rows_of(rule: Rule, piece: Piece, first: int, last: int, scores: Floats) -> tuple[Any, Any]:
-    """What the whole rule allows, and what it adds to the scores, of the keys from `first` to `last`."""
-    mask = rule.mask
-    if mask is not None:
-        mask = mask[piece.head : piece.last_head] if mask.ndim == 3 and mask.shape[0] > 1 else mask
-        mask = mask[..., first:last]
-    keys = None if rule.keys is None else rule.keys[first:last]
-    allowed, bias = Rule(keys=keys, mask=mask).block(piece.start, piece.stop, last - first, scores)
-    if rule.causal or rule.window is not None:
-        placed = _placed(rule, piece.start, piece.stop, first, last)
-        allowed = placed if allowed is None else placed & allowed
-    return allowed, bias
+def _of_heads(rule: Rule, piece: Piece) -> Rule:
+    """The rule for some heads, of a mask that is given for each."""
+    if rule.mask is None or rule.mask.ndim < 3 or rule.mask.shape[0] == 1:
+        return rule
+    return replace(rule, mask=rule.mask[piece.head : piece.last_head])

@@ -7,6 +7,7 @@ from typing import Literal
 from attnviz.cli.options import ViewOptions
 from attnviz.cli.outputs import Output
 from attnviz.cli.sources import Source
+from attnviz.collect import parts_of
 from attnviz.errors import RequestError
 from attnviz.heatmap import Heatmap
 from attnviz.maps import AttentionMap, Provenance
@@ -176,9 +177,7 @@ class Request:
 
     def _by_stack(self, maps: Iterator[AttentionMap]) -> Iterator[AttentionMap]:
         """Each stack put together by itself; rollout is of those that attend to themselves."""
-        stacks: dict[tuple[str, str], list[AttentionMap]] = {}
-        for one in maps:
-            stacks.setdefault((one.stack, one.kind), []).append(one)
+        stacks = parts_of(maps, lambda one: one)
         several = len(stacks) > 1
         for (_, kind), some in stacks.items():
             if not (several and self.view.reduce == _ROLLOUT and kind == "cross"):

@@ -24,7 +24,7 @@ from attnviz.lazy import function
 from attnviz.maps import AttentionMap, Kind, Provenance
 from attnviz.sources.model import Model, Part, Prepared, ReadsPairs, ReadsWindows, Writes
 from attnviz.sources.parts import OnePart, check_part
-from attnviz.sources.registry import DEFAULT_MODEL, NAMED, OWN, PYTORCH, SCRATCH, find_model, open_model
+from attnviz.sources.registry import DEFAULT_MODEL, NAMED, OWN, PYTORCH, SCRATCH, find_model, refuse_shape
 
 _SAVED, _SPLIT_ARRAY = "attnviz.sources.saved:open_saved", "attnviz.sources.saved:split_array"
 _EMBEDDINGS = "attnviz.sources.embeddings:open_embeddings"
@@ -241,8 +241,10 @@ def _windows(model: Model, texts: Sequence[str], options: TextOptions, stride: i
 def _opened(
     options: InputOptions | CrossOptions, name: str, shape: Mapping[str, int | bool], runner: str | None
 ) -> Model:
-    captured = find_model(name, runner, **_allowed(options)).runner == PYTORCH
-    return open_model(name, shape, placed(options, in_torch=captured), runner, **_allowed(options))
+    found = find_model(name, runner, **_allowed(options))
+    place = placed(options, in_torch=found.runner == PYTORCH)
+    refuse_shape(name, shape)
+    return found.open(place, **shape)
 
 
 def _allowed(options: FetchOptions) -> dict[str, bool]:

@@ -86,13 +86,22 @@ def open_model(
         RequestError: there is no such model or folder, or `scratch` is given for another model.
         AttnvizError: the folder is damaged, or of a kind that attnviz does not run; or packages are missing.
     """
+    refuse_shape(model, scratch)
+    found = find_model(model, runner, allow_download=allow_download, allow_bin=allow_bin)
+    return found.open(placing, **scratch)
+
+
+def refuse_shape(model: str, scratch: Mapping[str, Any]) -> None:
+    """See that only the scratch model is shaped.
+
+    Raises:
+        RequestError: another one is.
+    """
     if scratch and model != SCRATCH:
         raise RequestError(
             "--n-heads, --d-model, --seed, --no-positions, --no-scale and --shared-projections"
             f" shape the scratch model, not {model}: say --model {SCRATCH}"
         )
-    found = find_model(model, runner, allow_download=allow_download, allow_bin=allow_bin)
-    return found.open(placing, **scratch)
 
 
 def find_model(
