@@ -10,10 +10,21 @@ import numpy as np
 from attnviz.arrays import Floats
 
 BLOCK_BYTES = 8 << 20
-"""What one block takes: less drowns in calls, more goes out of the cache."""
+"""What one block takes that is looked at: less drowns in calls, more goes out of the cache."""
+WRITTEN_BYTES = 2 << 20
+"""What one block takes that is only written where it belongs, which is one call more."""
 BLOCK_ROWS = 256
 _FEWEST_ROWS = 128
 """A matrix product of fewer rows is slower for each of them, as the keys are read anew for each block."""
+
+
+class Logarithms(NamedTuple):
+    """Natural logarithms of exponentials: `array` × `step` + `offset`."""
+
+    array: Floats
+    """Finite, where the exponential is 0 as well."""
+    step: float = 1.0
+    offset: float = 0.0
 
 
 @dataclass
@@ -35,8 +46,8 @@ class Block:
     """How many keys there are altogether; those of `values` unless given."""
     factor: Floats | None = None
     """[head, row], 0 for a row that attends to nothing; None for 1. With it, values are 0 or more, or no numbers."""
-    logits: Floats | None = None
-    """[head, row, key]: what `values` are the exponentials of, where it was asked for; finite where the value is 0."""
+    logits: Logarithms | None = None
+    """Of `values`, where they were asked for."""
     totals: Floats | None = None
     """[head, row]: the sums of `values`, where they are known."""
 
@@ -105,8 +116,12 @@ class Piece(NamedTuple):
     stop: int
 
 
-def pieces(shape: tuple[int, int, int]) -> Iterator[Piece]:
+def pieces(shape: tuple[int, int, int], *, written: bool = False) -> Iterator[Piece]:
     """Pieces that cover weights [head, query, key], each of bounded size.
+
+    Args:
+        shape: heads, queries, keys.
+        written: whether the blocks are only written where they belong; they are smaller then.
 
     >>> list(pieces((2, 300, 4)))
     [Piece(head=0, last_head=2, start=0, stop=150), Piece(head=0, last_head=2, start=150, stop=300)]
@@ -114,11 +129,12 @@ def pieces(shape: tuple[int, int, int]) -> Iterator[Piece]:
     150
     """
     n_heads, n_queries, n_keys = shape
+    n_bytes, enough = (WRITTEN_BYTES, BLOCK_ROWS) if written else (BLOCK_BYTES, _FEWEST_ROWS)
     row = 4 * max(1, n_keys)
-    most = max(1, min(n_heads, BLOCK_BYTES // (row * _FEWEST_ROWS)))
+    most = max(1, min(n_heads, n_bytes // (row * enough)))
     heads = -(-n_heads // -(-n_heads // most)) if n_heads else 1  # the same for all blocks, or one less
-    fewest = max(1, min(_FEWEST_ROWS, 2 * BLOCK_BYTES // row))
-    rows = min(BLOCK_ROWS, max(fewest, BLOCK_BYTES // (row * heads)))
+    fewest = max(1, min(enough, 2 * BLOCK_BYTES // row))
+    rows = min(BLOCK_ROWS, max(fewest, n_bytes // (row * heads)))
     parts = -(-n_queries // rows)
     if parts > 1:  # alike, and an even number of them, as most machines have of cores
         rows = -(-n_queries // (parts + parts % 2))

@@ -150,13 +150,23 @@ class ComputedWeights:
             return attention_weights(self.q, self.k, self.rule, **told, start=start, stop=stop)
         heads, _, keys = self.shape
         made = np.empty((heads, stop - start, keys), self.q.dtype)
-        for piece in pieces((heads, stop - start, keys)):
+        self.write(start, made)
+        return made
+
+    def write(self, start: int, into: Floats) -> None:
+        """Put the weights of as many queries as there is room for into [head, query, key], where they are divisible.
+
+        Args:
+            start: the first query.
+            into: where they are put, all of it.
+        """
+        for piece in pieces((len(into), into.shape[1], into.shape[2]), written=True):
             block = self.block(piece._replace(start=start + piece.start, stop=start + piece.stop))
             block.start = piece.start
-            block.put_into(made)
-            rows = made[block.heads, block.queries]
-            rows[:, :, : block.keys.start] = rows[:, :, block.keys.stop :] = 0
-        return made
+            block.put_into(into)
+            if block.values.shape[2] < into.shape[2]:
+                rows = into[block.heads, block.queries]
+                rows[:, :, : block.keys.start] = rows[:, :, block.keys.stop :] = 0
 
     def rows(self, start: int, stop: int) -> Floats:
         """The same rows in NumPy."""
@@ -246,7 +256,7 @@ class PickedWeights:
             min(first - key, len(self.keys)),
             len(self.keys),
             block.factor,
-            None if block.logits is None else block.logits[:, :, some],
+            None if block.logits is None else block.logits._replace(array=block.logits.array[:, :, some]),
         )
 
 

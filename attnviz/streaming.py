@@ -4,21 +4,21 @@ The scale goes into the queries; keys that no row of the block may attend to are
 those at the edges are masked; the exponentials are not divided by their sums, which is left to who needs it.
 """
 
-import threading
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import log
 
 import numpy as np
 import numpy.typing as npt
 
 from attnviz.arrays import Floats
 from attnviz.attention import EVERYTHING, Rule
-from attnviz.blocks import Block, Piece
+from attnviz.blocks import Block, Logarithms, Piece
+from attnviz.exponential import Exponential, exponential
+from attnviz.scratch import lent
 
 _SAFE = {np.dtype(np.float32): 60.0, np.dtype(np.float64): 600.0}
 """Exponentials of scores up to this size, and sums of a billion of them, neither overflow nor vanish."""
-_MASKED = -1e4
-"""A score whose exponential is 0, and finite, so that it times 0 is 0."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,10 @@ class Exponentials:
     @cached_property
     def _factor(self) -> float:
         return float(self.q.shape[-1]) ** -0.5 if self.scale is None else float(self.scale)
+
+    @cached_property
+    def _way(self) -> Exponential:
+        return exponential(self.q.dtype)
 
     @cached_property
     def safe(self) -> bool:
@@ -68,16 +72,19 @@ class Exponentials:
         n_keys = self.k.shape[-2]
         first, last = key_range(self.rule, piece.start, piece.stop, n_keys)
         shape = piece.last_head - piece.head, piece.stop - piece.start, last - first
-        scores = _lent("scores", shape, self.q.dtype)
-        values = _lent("values", shape, self.q.dtype) if logits else scores
+        scores = lent("scores", shape, self.q.dtype)
+        values = lent("values", shape, self.q.dtype) if logits else scores
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             self._scores(piece, first, last, scores)
             masked = self._mask(piece, first, last, scores)
             sums, factor = self._exponentiate(piece, scores, values, masked)
-        return Block(values, piece.head, piece.start, first, n_keys, factor, scores if logits else None, sums)
+        logs = Logarithms(scores, 1 / self._way.per_nat, log(self._way.of_zero)) if logits else None
+        return Block(values, piece.head, piece.start, first, n_keys, factor, logs, sums)
 
     def _scores(self, piece: Piece, first: int, last: int, out: Floats) -> None:
-        factor = self._factor if self.softcap is None else self._factor / self.softcap
+        """The scores, in the unit of the exponential."""
+        unit = self._way.per_nat
+        factor = self._factor * unit if self.softcap is None else self._factor / self.softcap
         q = self.q[piece.head : piece.last_head, piece.start : piece.stop] * factor
         group = self.q.shape[0] // self.k.shape[0]
         n_heads, n_rows, width = q.shape
@@ -88,17 +95,17 @@ class Exponentials:
             np.matmul(together.reshape(rows, width), keys, out=out[a:b].reshape(rows, last - first))
         if self.softcap is not None:
             np.tanh(out, out=out)
-            out *= self.softcap
+            out *= self.softcap * unit
 
     def _mask(self, piece: Piece, first: int, last: int, scores: Floats) -> float | None:
         """Put masked scores out of the way, and add what the mask adds; the value that was put there."""
         rule = self.rule
-        fill = _MASKED if self.safe else float(np.finfo(scores.dtype).min) / 2
+        fill = self._way.nothing if self.safe else float(np.finfo(scores.dtype).min) / 2
         edges = _edges(rule, piece.start, piece.stop, first, last) if rule.mask is None and rule.keys is None else None
         if edges is None:
             allowed, bias = _of_heads(rule, piece).block(piece.start, piece.stop, last, scores, first)
             if bias is not None:
-                scores += bias
+                scores += bias * self._way.per_nat
             parts = [] if allowed is None else [(slice(0, last - first), allowed)]
         else:
             queries = np.arange(piece.start, piece.stop)
@@ -110,11 +117,12 @@ class Exponentials:
     def _exponentiate(
         self, piece: Piece, scores: Floats, values: Floats, masked: float | None
     ) -> tuple[Floats, Floats]:
-        """exp(scores) into `values`; [head, row] each row's sum, and 1 by it, which is 0 for rows without a key."""
+        """Exponentials into `values`; [head, row] each row's sum, and 1 by it, which is 0 for rows without a key."""
+        way = self._way
         dead: npt.NDArray[np.bool_] | None = None
         sink = None
         if self.sink is not None:
-            sink = self.sink[piece.head : piece.last_head, None].astype(scores.dtype)
+            sink = (self.sink[piece.head : piece.last_head, None] * way.per_nat).astype(scores.dtype)
         if not self.safe and scores.size:
             largest = scores.max(axis=2)
             dead = largest <= masked if masked is not None else None
@@ -122,27 +130,14 @@ class Exponentials:
                 largest = np.maximum(largest, sink)
                 sink = sink - largest
             np.subtract(scores, largest[:, :, None], out=scores)
-        np.exp(scores, out=values)
+            if way.bounded:  # by an array, which NumPy takes up five times as fast as a number
+                np.maximum(scores, np.full(scores.shape[2], way.nothing, scores.dtype), out=scores)
+        way.make(scores, values)
         sums = values @ np.ones(values.shape[2], values.dtype)
         if dead is None:
             dead = sums == 0
-        factor = 1 / (sums if sink is None else sums + np.exp(sink))
+        factor = 1 / (sums if sink is None else sums + way.of_zero * np.exp(sink / way.per_nat))
         return sums, np.where(dead, 0, factor)
-
-
-_memory = threading.local()
-
-
-def _lent(name: str, shape: tuple[int, int, int], dtype: npt.DTypeLike) -> Floats:
-    """Memory of that shape, the same again for each call in this thread."""
-    size = int(np.prod(shape))
-    kept: npt.NDArray[np.uint8] | None = getattr(_memory, name, None)
-    n_bytes = size * np.dtype(dtype).itemsize
-    if kept is None or len(kept) < n_bytes:
-        kept = np.empty(n_bytes, np.uint8)
-        setattr(_memory, name, kept)
-    lent: Floats = kept[:n_bytes].view(dtype).reshape(shape)
-    return lent
 
 
 def key_range(rule: Rule, start: int, stop: int, n_keys: int) -> tuple[int, int]:

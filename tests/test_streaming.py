@@ -7,12 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attnviz import exponential
 from attnviz.arrays import Floats
 from attnviz.attention import Rule
-from attnviz.blocks import Piece
+from attnviz.blocks import Block, Piece
 from attnviz.streaming import Exponentials, key_range
 
 HEADS, GROUPS, N, D = 6, 3, 23, 5
+
+
+@pytest.fixture(params=["by powers", "by NumPy"], autouse=True)
+def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways, whichever is the faster on this machine."""
+    monkeypatch.setattr(exponential, "numpy_is_slow", lambda: request.param == "by powers")
 
 
 def reference(
@@ -53,6 +60,15 @@ def vectors(scale: float = 1.0, dtype: str = "float32", queries: int = N) -> tup
 
 def random_mask(*shape: int) -> Any:
     return np.random.default_rng(5).random(shape) > 0.4
+
+
+def assert_exponentials(block: Block) -> None:
+    assert block.logits is not None
+    logs, step, offset = block.logits
+    assert np.isfinite(logs).all()
+    tolerance = 1e-6 if logs.dtype == np.float32 else 1e-12
+    wanted = np.exp(logs.astype(float) * step + offset)
+    np.testing.assert_allclose(block.values, wanted, rtol=tolerance, atol=1e-37)  # below, float32 has no 24 bits
 
 
 RULES = {
@@ -109,9 +125,7 @@ def test_caps_and_sinks_are_in_the_sums(name: str, more: str, scale: float, dtyp
     tolerance = {"float32": 2e-6 if scale == 1.0 else 1e-4, "float64": 1e-12}[dtype]
     for piece in (Piece(0, HEADS, 0, N), Piece(2, 5, 7, 12)):
         block = made.block(piece, logits=True)
-        assert block.logits is not None
-        assert np.isfinite(block.logits).all()
-        np.testing.assert_allclose(block.values, np.exp(block.logits), rtol=1e-5)
+        assert_exponentials(block)
         rows = wanted[piece.head : piece.last_head, piece.start : piece.stop]
         np.testing.assert_allclose(block.sums, rows.sum(axis=2), atol=tolerance)
         np.testing.assert_allclose(block.whole(), rows, atol=tolerance)
@@ -155,9 +169,7 @@ def test_any_rows_of_any_rule(n: int, m: int, start: int, rows: int, causal: boo
 def test_values_are_the_exponentials_of_the_logits(name: str, scale: float) -> None:
     q, k = vectors(scale)
     block = Exponentials(q, k, RULES[name]).block(Piece(0, HEADS, 0, N), logits=True)
-    assert block.logits is not None
-    assert np.isfinite(block.logits).all()
-    np.testing.assert_allclose(block.values, np.exp(block.logits), rtol=1e-6)
+    assert_exponentials(block)
 
 
 def test_memory_is_lent_until_the_next_block() -> None:
@@ -190,4 +202,14 @@ def test_a_sink_far_above_all_scores_takes_nearly_everything() -> None:
     q, k = (np.ones((2, 3, 1), np.float32) for _ in range(2))
     block = Exponentials(q, k, sink=np.array([1e4, 101.0], np.float32), scale=100.0).block(Piece(0, 2, 0, 3))
     assert block.sums[0].tolist() == [0, 0, 0]
-    np.testing.assert_allclose(block.sums[1], 3 / (3 + np.e), rtol=1e-6)
+    np.testing.assert_allclose(block.sums[1], 3 / (3 + np.e), rtol=4e-6)  # 100 is 144.3 bits, known to 2⁻¹⁷
+
+
+@pytest.mark.parametrize("scale", [1.0, 300.0])
+@pytest.mark.parametrize("logits", [False, True])
+def test_what_is_masked_is_nothing_at_all(scale: float, logits: bool) -> None:
+    q, k = vectors(scale)
+    for rule in (RULES["causal"], RULES["mask by head"], RULES["dead rows"], RULES["bias that masks"]):
+        weights = Exponentials(q, k, rule).block(Piece(0, HEADS, 0, N), logits=logits).whole()
+        allowed = np.broadcast_to(reference(q * 0, k, rule) > 0, weights.shape)
+        assert not weights[~allowed].any()

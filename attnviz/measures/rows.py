@@ -150,10 +150,10 @@ class Rows:
 
         Of weights exp(sⱼ) f it is f Σⱼ exp(sⱼ) sⱼ + ln f Σⱼ A[i, j], without a logarithm for each.
         """
-        block = self.block
-        if block.logits is not None and block.factor is not None:
-            whole: Floats = block.times(np.vecdot(block.values, block.logits)) + self.sums * np.log(
-                raised(block.factor)
+        block, logits = self.block, self.block.logits
+        if logits is not None and block.factor is not None:
+            whole: Floats = block.times(np.vecdot(block.values, logits.array)) * logits.step + self.sums * (
+                np.log(raised(block.factor)) + logits.offset
             )
             return whole
         logs = raised(self.clipped)
