@@ -82,6 +82,17 @@ def test_the_numbers_of_a_text_are_those_of_the_library() -> None:
     assert [(one["layer"], one["head"]) for one in found["ranking"]] == [(one.layer, one.head) for one in wanted]
 
 
+def test_divergence_of_a_long_text_is_of_every_row_where_that_is_asked() -> None:
+    long = ("metrics", " ".join(["one two three"] * 90), "--model", "scratch", "--by", "divergence")
+    some, every = run(*long, "--format", "json"), run(*long, "--every-row", "--format", "json")
+    assert "divergence is of 30 of 270 rows: --every-row compares them all" in some.err
+    assert "divergence" not in every.err
+    assert (some.json["rows_compared"], every.json["rows_compared"]) == (30, 270)
+    assert np.abs(np.array(some.json["divergence"]) - every.json["divergence"]).max() > 1e-6
+    assert "every_row" not in some.json["provenance"]
+    assert every.json["provenance"]["every_row"] is True
+
+
 @pytest.mark.parametrize("name", TABLES)
 @pytest.mark.parametrize("measure", [one for one in MEASURES if one != "special"])
 def test_every_format_of_numbers_holds_the_same(saved: list[str], tmp_path: Path, name: str, measure: str) -> None:

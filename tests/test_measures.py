@@ -300,6 +300,26 @@ def test_of_long_texts_evenly_spaced_rows_are_compared() -> None:
     assert value("divergence", a_map(weights))[0] == pytest.approx([expected, expected])
 
 
+def test_of_long_texts_every_row_is_compared_where_that_is_asked() -> None:
+    n = EXACT_ROWS + 41
+    weights = weights_of(2, n, n)
+    expected = np.mean([js(weights[0, i], weights[1, i]) for i in range(n)])
+    collector = MeasureCollector(["divergence"], every_row=True)
+    collector.add(a_map(weights))
+    (table,) = collector.result()
+    assert table.values["divergence"][0] == pytest.approx([expected, expected], rel=1e-12)
+    assert (table.n_compared, table.notes()) == (n, ())
+
+
+def test_how_many_rows_were_compared_is_said() -> None:
+    collector = MeasureCollector(["divergence", "previous"])
+    collector.add(a_map(weights_of(2, 3, 3)))
+    collector.add(a_map(weights_of(2, EXACT_ROWS + 1, EXACT_ROWS + 1)))
+    (table,) = collector.result()
+    assert table.notes() == ("divergence is of 32 of 260 rows: --every-row compares them all",)
+    assert table_fields(table)["rows_compared"] == 32
+
+
 @pytest.mark.parametrize("n", [MOST_ROWS + 1, EXACT_ROWS])
 def test_up_to_so_many_tokens_every_row_is_compared(n: int) -> None:
     weights = weights_of(2, n, n)
@@ -463,7 +483,7 @@ def ranked(values: list[list[float]], **options: Any) -> list[tuple[int, Any]]:
     layers, heads = array.shape
     table = HeadTable(
         "encoder", "self", tuple(range(layers)), tuple(range(heads)), {"entropy": array}, {"special": "none there"},
-        1, 4, np.zeros(array.shape, np.int64),
+        1, 4, np.zeros(array.shape, np.int64), 0,
     )  # fmt: skip
     return [(one.layer, one.head) for one in rank(table, options.pop("by", "entropy"), **options)]
 

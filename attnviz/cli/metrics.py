@@ -40,6 +40,9 @@ class MeasureOptions:
     ] = "entropy"
     top: Annotated[int, typer.Option(min=1, help="How many heads to name.")] = 10
     ascending: Annotated[bool, typer.Option("--ascending", help="Name the heads that have least.")] = False
+    every_row: Annotated[
+        bool, typer.Option("--every-row", help="Divergence of a long text: compare every row, not 32 of them.")
+    ] = False
 
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -62,11 +65,14 @@ def metrics(what: InputOptions, which: HeadOptions, by: MeasureOptions, where: O
         where.output or [], where.format, [*files_of(what), *how.files], places=(), formats=RESULT_FORMATS
     )
     source = open_source(what, which.stack)
-    collector = MeasureCollector(MEASURES if any(output.holds_numbers for output in outputs) else names)
+    measures = MEASURES if any(output.holds_numbers for output in outputs) else names
+    collector = MeasureCollector(measures, every_row=by.every_row)
     selection = Selection.parse(which.layer, which.head, source.layers, source.heads)
     whole = source.n_subjects == 1 and which.layer is None and which.head is None
     rollout = RolloutCollector(ROLLED_TOKENS if whole and any(output.holds_numbers for output in outputs) else 0)
     measured = _measure(source, selection, [collector, rollout])
+    if by.every_row:
+        measured = replace(measured, provenance={**measured.provenance, "every_row": True})
     tables = collector.result()
     notes = list(dict.fromkeys([*measured.notes, *(line for table in tables for line in table.notes())]))
     result = _result(tables, names, by, replace(measured, rollout=rollout.result(), notes=tuple(notes)))

@@ -31,6 +31,7 @@ class _Sums:
     left_out: npt.NDArray[np.int64] = field(init=False)
     n_texts: int = 0
     n_rows: int = 0
+    n_compared: int = 0
 
     def __post_init__(self) -> None:
         self.left_out = np.zeros(len(self.heads), np.int64)
@@ -46,13 +47,15 @@ class MeasureCollector(Collector[_Part]):
 
     Args:
         names: keys of `MEASURES`; all unless given.
+        every_row: whether divergence is of every row of a long text, and not of 32.
 
     Raises:
         RequestError: there is no measure of that name.
     """
 
-    def __init__(self, names: Iterable[str] = tuple(MEASURES)) -> None:
+    def __init__(self, names: Iterable[str] = tuple(MEASURES), *, every_row: bool = False) -> None:
         self._measures = tuple(measure(name) for name in dict.fromkeys(names))
+        self._every_row = every_row
         self._layers: dict[tuple[Stack, Kind], dict[int, _Sums]] = {}
         self._reasons: dict[tuple[Stack, Kind], dict[str, str]] = {}
 
@@ -101,12 +104,13 @@ class MeasureCollector(Collector[_Part]):
         return rows.block.heads, (~rows.counted).sum(axis=1), sums
 
     def finish(self) -> None:
-        """Measure what takes all heads of a row at once, of the few rows of which that is asked."""
+        """Measure what takes all heads of a row at once, of the rows of which that is asked."""
         one = self._map
         del self._map
         if not self._of_heads:
             return
-        compared = one.pick(queries=compared_rows(len(one.query)))
+        compared = one.pick(queries=compared_rows(len(one.query), every=self._every_row))
+        self._sums.n_compared += len(compared.query)
         for start, stop in block_ranges(compared.weights.shape):
             with np.errstate(invalid="ignore", over="ignore"):
                 rows = Rows(self._setting, Block(compared.rows(start, stop)))
@@ -137,6 +141,7 @@ class MeasureCollector(Collector[_Part]):
             max(sums.n_texts for sums in layers.values()),
             max(sums.n_rows for sums in layers.values()),
             left_out.astype(np.int64),
+            max(sums.n_compared for sums in layers.values()),
         )
 
 

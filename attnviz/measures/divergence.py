@@ -42,13 +42,13 @@ EXACT_ROWS, MOST_ROWS = 256, 32
 of heads are many, and each weight of each pair takes a logarithm."""
 
 
-def compared_rows(n_queries: int) -> range:
-    """The rows that are compared with those of other heads.
+def compared_rows(n_queries: int, *, every: bool = False) -> range:
+    """The rows that are compared with those of other heads: every one, or of many a few.
 
-    >>> compared_rows(4), compared_rows(1000)
-    (range(0, 4), range(16, 1000, 32))
+    >>> compared_rows(4), compared_rows(1000), compared_rows(1000, every=True)
+    (range(0, 4), range(16, 1000, 32), range(0, 1000))
     """
-    step = 1 if n_queries <= EXACT_ROWS else -(-n_queries // MOST_ROWS)
+    step = 1 if every or n_queries <= EXACT_ROWS else -(-n_queries // MOST_ROWS)
     return range(step // 2, n_queries, step)
 
 

@@ -33,9 +33,11 @@ class HeadTable:
     """Rows seen of each head, over all texts."""
     left_out: npt.NDArray[np.int64]
     """[layer, head]: rows that attend to nothing or hold what is no number, and count in no measure."""
+    n_compared: int
+    """Rows of each head that were compared with those of the others, where that was asked."""
 
     def notes(self) -> tuple[str, ...]:
-        """What the reader should know: which measures are not there, and how many rows do not count."""
+        """What the reader should know: which measures are not there, and which rows do not count."""
         by_reason: dict[str, list[str]] = {}
         for name, reason in self.lacking.items():
             by_reason.setdefault(reason, []).append(name)
@@ -45,6 +47,8 @@ class HeadTable:
             lines.append(
                 f"{count} of {total} rows attend to nothing or hold what is no number: they count in no measure"
             )
+        if "divergence" in self.values and self.n_compared < self.n_rows:
+            lines.append(f"divergence is of {self.n_compared} of {self.n_rows} rows: --every-row compares them all")
         return tuple(lines)
 
 
@@ -117,7 +121,8 @@ def table_fields(table: HeadTable) -> dict[str, Any]:
     """The table for JSON, under names that stay.
 
     `stack`, `kind`, `layers`, `heads`, `n_texts`, `n_rows`; `measures`: for each its `unit` and `values`
-    [layer][head], None where there is none; `lacking`: why others are not there; `rows_left_out` [layer][head].
+    [layer][head], None where there is none; `lacking`: why others are not there; `rows_left_out` [layer][head];
+    `rows_compared`: those of which divergence is.
     """
     return {
         "stack": table.stack,
@@ -132,6 +137,7 @@ def table_fields(table: HeadTable) -> dict[str, Any]:
         },
         "lacking": dict(table.lacking),
         "rows_left_out": table.left_out.tolist(),
+        "rows_compared": table.n_compared,
     }
 
 

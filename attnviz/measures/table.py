@@ -136,7 +136,7 @@ _ALL = (
         "how differently the other heads of its layer look: 0 for the same rows, ln 2 for no common key",
         "mean over i and the other heads B of ½ Σⱼ [A ln(A / M) + B ln(B / M)], M = (A + B) / 2",
         "Clark et al. 2019, who sum over rows and smooth; the divergence, not its root; of texts of more than 256"
-        " tokens at most 32 evenly spaced rows are compared",
+        " tokens at most 32 evenly spaced rows are compared unless --every-row is given",
         between_heads, "heads",
     ),
 )  # fmt: skip
