@@ -1,5 +1,6 @@
 """Attention in files, as people save it."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from safetensors.numpy import save_file
+
+from attnviz.render.jsontext import json_of
+from attnviz.schema import Fields
 
 Array = npt.NDArray[Any]
 
@@ -18,6 +22,18 @@ def weights_of(*shape: int, seed: int = 0, dtype: Any = np.float64) -> Array:
     """Rows that sum to 1."""
     scores = np.random.default_rng(seed).standard_normal(shape)
     return np.asarray(np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True), dtype)
+
+
+def read_json(fields: Fields) -> dict[str, Any]:
+    """What the json file of these fields holds, which is strict."""
+    stream = io.BytesIO()
+    json_of(fields, stream)
+    found: dict[str, Any] = json.loads(stream.getvalue(), parse_constant=_refuse)
+    return found
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def write(path: Path, array: Array, name: str = "attention") -> Path:

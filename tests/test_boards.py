@@ -20,7 +20,7 @@ from attnviz.lazy import function
 from attnviz.lessons.registry import LESSONS, run_lesson
 from attnviz.maps import AttentionRecord
 from attnviz.measures.collector import MeasureCollector
-from attnviz.measures.heads import HeadTable, rank
+from attnviz.measures.heads import HeadTable, rank, sink_rate
 from attnviz.measures.table import MEASURES
 from attnviz.positions import position_table
 from attnviz.render import FORMATS
@@ -117,7 +117,8 @@ def test_a_measure_is_a_mosaic_of_layers_and_heads_that_names_the_most(name: str
         assert (panel.columns.name, panel.columns.labels) == ("head", ("0", "1", "2"))
         assert np.array_equal(panel.values, measured.values[name])
         named = ", ".join(f"{o.layer}.{o.head} ({o.value:.4g})" for o in rank(measured, name, 2, ascending=ascending))
-        assert group.text == (MEASURES[name].meaning, f"{word}: head {named}")
+        more = (f"sink rate: {sink_rate(measured):.3g} of the heads have more than 0.3",) if name == "sink" else ()
+        assert group.text == (MEASURES[name].meaning, f"{word}: head {named}", *more)
         assert group.range is not None
         assert group.range.top == (MEASURES[name].high or group.range.top)
 

@@ -520,6 +520,7 @@ def test_the_sink_rate_is_the_share_of_heads_above_the_threshold() -> None:
     assert table.values["sink"][0] == pytest.approx([0.45, 0.85, 0.25])
     assert sink_rate(table) == pytest.approx(2 / 3)
     assert sink_rate(table, 0.5) == pytest.approx(1 / 3)
+    assert table_fields(table)["sink_rate"] == sink_rate(table)
 
 
 # the table itself
@@ -538,7 +539,9 @@ def test_fields_are_strict_json_under_names_that_stay(tmp_path: Path) -> None:
     fields = json.loads(json.dumps(table_fields(table), allow_nan=False))
     assert list(fields) == [
         "stack", "kind", "layers", "heads", "n_texts", "n_rows", "measures", "lacking", "rows_left_out",
+        "rows_compared", "sink_rate",
     ]  # fmt: skip
+    assert (fields["rows_compared"], fields["sink_rate"]) == (0, None)
     assert fields["measures"]["entropy"] == {"unit": "nats", "values": table.values["entropy"].tolist()}
     assert list(head_rows(table)[0]) == ["stack", "kind", "layer", "head", "entropy", "self"]
 

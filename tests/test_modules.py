@@ -1,6 +1,5 @@
 """State dicts of multi-head modules, and our maths against torch's on the same weights."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,12 @@ from attnviz.arrays import to_numpy
 from attnviz.attention import Rule, multi_head_attention
 from attnviz.backend import NUMPY, Placing, placing
 from attnviz.errors import AttnvizError, RequestError
+from attnviz.lessons.export import to_fields
 from attnviz.lessons.lesson import Setting
 from attnviz.lessons.registry import run_lesson
 from attnviz.sources.embeddings import open_embeddings
 from attnviz.sources.modules import Module, open_module
+from tests.saved import read_json
 
 Array = npt.NDArray[Any]
 Expected = Callable[[str], dict[str, Any]]
@@ -305,7 +306,5 @@ def test_vectors_and_a_module_of_other_widths_do_not_go_together(tmp_path: Path)
 
 
 def test_the_lesson_exports_the_module_as_json(tmp_path: Path) -> None:
-    from attnviz.lessons.export import to_plain
-
-    plain = json.loads(json.dumps(to_plain(run_lesson("module")), allow_nan=False))
+    plain = read_json(to_fields(run_lesson("module")))
     assert np.shape(plain["weights_1"]) == (5, 5)

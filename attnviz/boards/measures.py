@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attnviz.measures.heads import HeadTable, RankedHead, rank
+from attnviz.measures.heads import SINK_THRESHOLD, HeadTable, RankedHead, rank, sink_rate
 from attnviz.measures.table import Measure, measure
 from attnviz.render.panels import Axis, Board, Group, Panel
 from attnviz.render.ranges import Range, range_holding
@@ -37,11 +37,14 @@ def _mosaic(table: HeadTable, which: Measure, ranking: Sequence[RankedHead], *, 
     layers = Axis("layer", tuple(map(str, table.layers)))
     heads = Axis("head", tuple(map(str, table.heads)))
     named = ", ".join(f"{one.layer}.{one.head} ({one.value:.4g})" for one in ranking)
+    said = [which.meaning, f"{'least' if ascending else 'most'}: head {named}"]
+    if which.name == "sink":
+        said.append(f"sink rate: {sink_rate(table):.3g} of the heads have more than {SINK_THRESHOLD}")
     stack = "cross-attention: " if table.kind == "cross" else "decoder: " if table.stack == "decoder" else ""
     return Group(
         f"{stack}{which.title}",
         (Panel("", values.astype(np.float64), layers, heads),),
-        (which.meaning, f"{'least' if ascending else 'most'}: head {named}"),
+        tuple(said),
         _range(which, values),
     )
 

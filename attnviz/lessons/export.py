@@ -1,6 +1,5 @@
 """A lesson as names and values, for json, npz and safetensors."""
 
-import math
 from typing import Any
 
 from attnviz.lessons.lesson import Lesson, Matrix
@@ -51,15 +50,6 @@ def lesson_table(lesson: Lesson) -> Table:
     return Table(("step", "matrix", "row", "column", "row_label", "column_label", "value"), rows)
 
 
-def to_plain(lesson: Lesson) -> dict[str, Any]:
-    """The same as one object of strict JSON, the arrays as nested lists; what is not a number is None."""
-    fields = to_fields(lesson)
-    lists = {
-        name: [[_finite(value) for value in row] for row in array.tolist()] for name, array in fields.arrays.items()
-    }
-    return {**fields.plain, **lists}
-
-
 def _about(matrix: Matrix) -> dict[str, Any]:
     return {
         "name": matrix.name,
@@ -70,7 +60,3 @@ def _about(matrix: Matrix) -> dict[str, Any]:
         "row_labels": list(matrix.rows.labels),
         "column_labels": list(matrix.columns.labels),
     }
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

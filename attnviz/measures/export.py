@@ -26,9 +26,9 @@ def measures_fields(
     """The measures for json, npz and safetensors.
 
     `by` and `ranking`, the heads that have most of it, or where `ascending` least; of one table its `stack`,
-    `kind`, `layers`, `heads`, `n_texts`, `n_rows`, `lacking`, `rows_left_out`, `units`, and each measure as an
-    array [layer, head] of its own name, and `rollout` [query, key] where it was made; of several tables, as
-    encoder-decoders have, all that under `stacks`.
+    `kind`, `layers`, `heads`, `n_texts`, `n_rows`, `lacking`, `rows_left_out`, `rows_compared`, `sink_rate`, `units`,
+    and each measure as an array [layer, head] of its own name, and `rollout` [query, key] where it was made; of
+    several tables, as encoder-decoders have, all that under `stacks`.
     """
     plain: dict[str, Any] = {
         "schema": SCHEMA,

@@ -122,7 +122,7 @@ def table_fields(table: HeadTable) -> dict[str, Any]:
 
     `stack`, `kind`, `layers`, `heads`, `n_texts`, `n_rows`; `measures`: for each its `unit` and `values`
     [layer][head], None where there is none; `lacking`: why others are not there; `rows_left_out` [layer][head];
-    `rows_compared`: those of which divergence is.
+    `rows_compared`: those of which divergence is; `sink_rate`, None where `sink` was not measured.
     """
     return {
         "stack": table.stack,
@@ -138,6 +138,7 @@ def table_fields(table: HeadTable) -> dict[str, Any]:
         "lacking": dict(table.lacking),
         "rows_left_out": table.left_out.tolist(),
         "rows_compared": table.n_compared,
+        "sink_rate": sink_rate(table) if "sink" in table.values else None,
     }
 
 
