@@ -221,6 +221,18 @@ def test_measures_of_caps_and_sinks_are_those_of_their_weights(softcap: float | 
         np.testing.assert_allclose(found[name], values, rtol=1e-9, atol=1e-12, err_msg=name)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("score", [59.0, 120.0, 590.0])
+def test_entropy_of_large_scores_is_that_of_their_weights(dtype: Any, score: float) -> None:
+    rng = np.random.default_rng(8)
+    q, k = np.full((2, 400, 1), score, dtype), rng.uniform(0.98, 1.0, (2, 400, 1)).astype(dtype)
+    computed = ComputedWeights(q, k, scale=1.0)
+    assert computed.divisible
+    weights = attention_weights(q.astype(float), k.astype(float), scale=1.0)
+    expected = (-(weights * np.log(weights)).sum(axis=2).mean(axis=1)).tolist()
+    assert value("entropy", a_map(computed))[0] == pytest.approx(expected, rel=1e-4 if dtype is np.float32 else 1e-9)
+
+
 @given(seed=st.integers(0, 99), n=st.integers(2, 30), scale=st.sampled_from([0.1, 1.0, 40.0]), causal=st.booleans())
 def test_measures_stay_in_their_range(seed: int, n: int, scale: float, causal: bool) -> None:
     q, k = np.random.default_rng(seed).standard_normal((2, 3, n, 4), np.float32)

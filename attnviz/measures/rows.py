@@ -152,10 +152,9 @@ class Rows:
         """
         block, logits = self.block, self.block.logits
         if logits is not None and block.factor is not None:
-            whole: Floats = block.times(np.vecdot(block.values, logits.array)) * logits.step + self.sums * (
-                np.log(raised(block.factor)) + logits.offset
-            )
-            return whole
+            logs = np.log(np.where(block.factor == 0, 1, block.factor))  # one of float64 may be far below `TINY`
+            whole: Floats = block.times(np.vecdot(block.values, logits.array)) * logits.step
+            return whole + self.sums * (logs + logits.offset)
         logs = raised(self.clipped)
         np.log(logs, out=logs)
         negentropy: Floats = np.vecdot(self.clipped, logs)
