@@ -167,6 +167,17 @@ def test_one_hot_rows_have_an_entropy_of_exactly_0_that_is_not_negative(dtype: A
     assert value("span", a_map(np.eye(5, dtype=dtype)[None])) == [[1.0]]
 
 
+@pytest.mark.parametrize("scale", [1.0, 300.0])
+def test_many_rows_that_may_attend_to_one_key_have_no_negative_entropy(scale: float) -> None:
+    q, k = np.random.default_rng(4).standard_normal((2, 3, 400, 4), np.float32)
+    computed = ComputedWeights(q, k, Rule(window=1), scale)
+    assert computed.divisible
+    table = table_of(a_map(computed))
+    for name, least in (("entropy", 0), ("span", 1)):
+        assert (table.values[name] >= least).all()
+        assert table.values[name] == pytest.approx(least, abs=1e-6)
+
+
 @given(n=st.integers(1, 300), dtype=st.sampled_from([np.float32, np.float64]))
 def test_uniform_rows_have_an_entropy_of_ln_n_and_a_span_of_n(n: int, dtype: Any) -> None:
     one = a_map(np.full((1, 3, n), 1 / n, dtype))

@@ -153,8 +153,8 @@ class Rows:
         block, logits = self.block, self.block.logits
         if logits is not None and block.factor is not None:
             logs = np.log(np.where(block.factor == 0, 1, block.factor))  # one of float64 may be far below `TINY`
-            whole: Floats = block.times(np.vecdot(block.values, logits.array)) * logits.step
-            return whole + self.sums * (logs + logits.offset)
+            whole = block.times(np.vecdot(block.values, logits.array)) * logits.step
+            return np.asarray(np.minimum(whole + self.sums * (logs + logits.offset), 0))  # as no weight is above 1
         logs = raised(self.clipped)
         np.log(logs, out=logs)
         negentropy: Floats = np.vecdot(self.clipped, logs)
