@@ -1,5 +1,6 @@
 """Blocks of rows made fast are what the plain maths gives, whatever the rule, the scores and the block."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from attnviz import exponential
 from attnviz.arrays import Floats
 from attnviz.attention import Rule
 from attnviz.blocks import Block, Piece
+from attnviz.scratch import lent
 from attnviz.streaming import Exponentials, key_range
 
 HEADS, GROUPS, N, D = 6, 3, 23, 5
@@ -177,6 +179,21 @@ def test_memory_is_lent_until_the_next_block() -> None:
     made = Exponentials(q, k)
     lent, again = made.block(Piece(0, 1, 0, 4)), made.block(Piece(2, 3, 5, 9))
     assert np.shares_memory(lent.values, again.values)
+
+
+@pytest.mark.parametrize("size", [1, 5 << 18, 3 << 20, 9 << 20, 7])
+def test_memory_grows_and_none_is_lent_under_two_names(size: int) -> None:
+    shape = 1, size
+    one, other, wide = lent("one", shape, "f4"), lent("other", shape, "f4"), lent("wide", shape, "f8")
+    assert [x.shape for x in (one, other, wide)] == [shape] * 3
+    assert not any(np.shares_memory(a, b) for a, b in ((one, other), (one, wide), (other, wide)))
+    assert np.shares_memory(one, lent("one", (1,), "f8"))
+
+
+def test_each_thread_has_memory_of_its_own() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        theirs = pool.submit(lent, "one", (5,), "f4").result()
+    assert not np.shares_memory(theirs, lent("one", (5,), "f4"))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
