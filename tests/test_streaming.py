@@ -206,12 +206,14 @@ def test_what_is_no_number_stays_in_its_row(bad: float) -> None:
     assert rows[1, 3]
 
 
-@pytest.mark.parametrize("scale", [59.0, 61.0, 1e4])
-def test_large_scores_neither_overflow_nor_vanish(scale: float) -> None:
-    q = np.array([[[scale], [-scale]]], np.float32)
-    k = np.array([[[1.0], [-1.0], [0.5]]], np.float32)
+@pytest.mark.parametrize(("dtype", "most"), [("float32", 60), ("float64", 600)])
+@pytest.mark.parametrize("more", [-1.0, 1.0, 1e4])
+def test_large_scores_neither_overflow_nor_vanish(dtype: str, most: float, more: float) -> None:
+    scale = most + more
+    q = np.array([[[scale], [-scale]]], dtype)
+    k = np.array([[[1.0], [-1.0], [0.5]]], dtype)
     made = Exponentials(q, k, scale=1.0)
-    assert made.safe == (scale < 60)
+    assert made.safe == (more < 0)
     np.testing.assert_allclose(made.block(Piece(0, 1, 0, 2)).weights, reference(q, k, Rule(), 1.0), atol=1e-6)
 
 
