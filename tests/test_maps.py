@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from attnviz.arrays import Floats, to_numpy
 from attnviz.attention import Rule, attention_weights
-from attnviz.blocks import BLOCK_ROWS
+from attnviz.blocks import BLOCK_ROWS, pieces
 from attnviz.errors import AttnvizError
 from attnviz.maps import (
     RANGE_BYTES,
@@ -104,6 +104,17 @@ def test_caps_and_sinks_go_with_their_heads(xp: Any, size: int, softcap: float |
     some = weights.of([4, 1])
     assert some.shape == (2, 5 * size, 7 * size)
     np.testing.assert_allclose(some.rows(0, 5 * size), whole[[4, 1]], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("rule", [Rule(), Rule(causal=True), Rule(window=40), Rule(causal=True, window=40)])
+def test_weights_of_many_rows_are_written_over_what_was_there(rule: Rule) -> None:
+    rng = np.random.default_rng(2)
+    q, k = rng.normal(size=(6, 700, 4)), rng.normal(size=(2, 900, 4))
+    weights = ComputedWeights(q, k, rule)
+    into = np.full((6, 600, 900), np.nan)
+    assert len(list(pieces(into.shape, written=True))) > 2
+    weights.write(50, into)
+    np.testing.assert_allclose(into, attention_weights(q, k, rule)[:, 50:650], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
