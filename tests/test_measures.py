@@ -2,6 +2,7 @@ import json
 import math
 import tracemalloc
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ from hypothesis import strategies as st
 
 import attnviz.blocks
 import attnviz.maps
+from attnviz import exponential
 from attnviz.attention import Rule, attention_weights
 from attnviz.collect import collect
 from attnviz.errors import RequestError
-from attnviz.maps import AttentionMap, ComputedWeights, StoredWeights, Weights
+from attnviz.maps import AttentionMap, ComputedWeights, StoredWeights, Weights, divided
 from attnviz.measures.collector import MeasureCollector
 from attnviz.measures.divergence import EXACT_ROWS, MOST_ROWS, js_divergence
 from attnviz.measures.heads import HeadTable, head_rows, rank, sink_rate, table_fields
@@ -584,3 +586,19 @@ def test_blocks_of_some_keys_are_measured_as_the_whole_matrix(
     whole = attention_weights(q.astype(np.float64), k.astype(np.float64), rule)
     expected = value(name, a_map(StoredWeights(whole), pieces))
     np.testing.assert_allclose(value(name, a_map(weights, pieces)), expected, rtol=2e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("slow", [True, False])
+@pytest.mark.parametrize("scale", [1.0, 8.0])
+def test_measures_of_picked_neighbours_are_those_of_their_weights(
+    monkeypatch: pytest.MonkeyPatch, slow: bool, scale: float
+) -> None:
+    monkeypatch.setattr(exponential, "numpy_is_slow", lambda: slow)
+    q, k = np.random.default_rng(6).standard_normal((2, 4, 400, 4), np.float32)
+    one = a_map(ComputedWeights(q, k, Rule(causal=True), scale)).pick(range(1, 3), range(100, 250), range(40, 290))
+    assert divided(one.weights) is not None
+    weights = attention_weights(q.astype(float), k.astype(float), Rule(causal=True), scale=scale)[1:3, 100:250, 40:290]
+    found, expected = (table_of(one).values, table_of(replace(one, weights=StoredWeights(weights))).values)
+    assert {"entropy", "span", "sink", "largest", "divergence"} == set(expected)
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=2e-5, atol=2e-6, err_msg=name)
