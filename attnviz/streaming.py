@@ -59,7 +59,7 @@ class Exponentials:
         if self.softcap is not None and self.softcap <= most:
             return True
         with np.errstate(over="ignore", invalid="ignore"):
-            q, k = (float(np.sqrt(np.vecdot(x, x).max(initial=0))) for x in (self.q, self.k))
+            q, k = (float(np.sqrt(np.vecdot(x, x, dtype=np.float64).max(initial=0))) for x in (self.q, self.k))
             return bool(q * k * abs(self._factor) <= most)
 
     def block(self, piece: Piece, *, logits: bool = False) -> Block:
@@ -105,7 +105,8 @@ class Exponentials:
         if edges is None:
             allowed, bias = _of_heads(rule, piece).block(piece.start, piece.stop, last, scores, first)
             if bias is not None:
-                scores += bias * self._way.per_nat
+                far = float(np.finfo(scores.dtype).max) / 4  # in bits it is still a number
+                scores += np.clip(bias, -far, far) * self._way.per_nat
             parts = [] if allowed is None else [(slice(0, last - first), allowed)]
         else:
             queries = np.arange(piece.start, piece.stop)
@@ -130,7 +131,7 @@ class Exponentials:
                 largest = np.maximum(largest, sink)
                 sink = sink - largest
             np.subtract(scores, largest[:, :, None], out=scores)
-            if way.bounded:  # by an array, which NumPy takes up five times as fast as a number
+            if way.bounded or values is not scores:  # by an array, which NumPy takes up five times as fast as a number
                 np.maximum(scores, np.full(scores.shape[2], way.nothing, scores.dtype), out=scores)
         way.make(scores, values)
         sums = values @ np.ones(values.shape[2], values.dtype)

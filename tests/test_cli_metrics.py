@@ -317,7 +317,11 @@ def test_it_reads_at_any_width(saved: list[str], columns: int) -> None:
         (["a b", "--by", ""], 2, "no measure ''"),
         (["a b", "--by", "self,,next"], 2, "no measure ''"),
         (["a b", "--by", "induction"], 2, "no induction here: no token is repeated"),
-        (["a", "--by", "divergence", "--model", "scratch", "--n-heads", "1"], 2, "the layer has one head"),
+        (
+            ["a", "--by", "divergence", "--model", "scratch", "--n-heads", "1"],
+            2,
+            "one head has no other to differ from",
+        ),
         (["a b", "--top", "0"], 2, "--top"),
         (["a b", "--layer", "6"], 2, "no layer 6.*0 to 5"),
         (["a b", "-o", "{n}.json"], 2, "stands for nothing"),

@@ -426,7 +426,7 @@ def test_special_tokens_are_no_copies_of_each_other() -> None:
 
 
 def test_one_head_has_no_others() -> None:
-    assert table_of(a_map(weights_of(1, 4, 4))).lacking["divergence"] == "the layer has one head"
+    assert table_of(a_map(weights_of(1, 4, 4))).lacking["divergence"] == "one head has no other to differ from"
 
 
 def test_layers_of_one_stack_that_differ_in_heads_share_a_table() -> None:

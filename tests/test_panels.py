@@ -154,7 +154,8 @@ def test_a_board_knows_how_many_tokens_its_tiles_stand_for(rows: int, columns: i
     assert board.view == "overview"
     for panel in board.panels:
         assert panel.values.shape == (len(panel.rows.labels), len(panel.columns.labels))
-    assert queries_board(pooled, "").panels[0].title == ("query the" if rows >= 5 else "query 0–2")
+    titles = {2: "query 0–2", 5: "query 0 the", 9: "query the"}  # where keys are pooled, with its position
+    assert queries_board(pooled, "").panels[0].title == titles[rows]
 
 
 def test_an_empty_board_draws_weights_one_by_one() -> None:

@@ -232,3 +232,27 @@ def test_what_is_masked_is_nothing_at_all(scale: float, logits: bool) -> None:
         weights = Exponentials(q, k, rule).block(Piece(0, HEADS, 0, N), logits=logits).whole()
         allowed = np.broadcast_to(reference(q * 0, k, rule) > 0, weights.shape)
         assert not weights[~allowed].any()
+
+
+def test_a_bias_as_large_as_a_number_can_be_takes_everything() -> None:
+    q, k = vectors()
+    mask = np.zeros((N, N), np.float32)
+    mask[:, 7], mask[:, 8] = np.finfo(np.float32).max, np.finfo(np.float32).min
+    weights = Exponentials(q, k, Rule(mask=mask)).block(Piece(0, HEADS, 0, N)).whole()
+    np.testing.assert_array_equal(weights, np.broadcast_to(np.arange(N) == 7, weights.shape))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_logarithms_of_a_score_of_minus_infinity_are_numbers(dtype: str) -> None:
+    q, k = np.ones((1, 2, 1), dtype), np.array([[[1.0], [-np.inf], [2.0]]], dtype)
+    block = Exponentials(q, k).block(Piece(0, 1, 0, 2), logits=True)
+    assert block.logits is not None
+    assert np.isfinite(block.logits.array).all()
+    np.testing.assert_allclose(block.weights[0, 0], np.array([1, 0, np.e]) / (1 + np.e), rtol=1e-6)
+
+
+def test_norms_are_not_lost_where_their_squares_are() -> None:
+    q, k = np.full((1, 2, 1), 1e-23, np.float32), np.array([[[1e18], [0.0], [1e17]]], np.float32)
+    made = Exponentials(q, k, scale=1e8)
+    assert not made.safe
+    np.testing.assert_allclose(made.block(Piece(0, 1, 0, 2)).weights, np.array([[[1, 0, 0]] * 2]), atol=1e-30)

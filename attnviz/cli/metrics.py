@@ -71,7 +71,7 @@ def metrics(what: InputOptions, which: HeadOptions, by: MeasureOptions, where: O
     whole = source.n_subjects == 1 and which.layer is None and which.head is None
     rollout = RolloutCollector(ROLLED_TOKENS if whole and any(output.holds_numbers for output in outputs) else 0)
     measured = _measure(source, selection, [collector, rollout])
-    if by.every_row:
+    if by.every_row and "divergence" in measures:
         measured = replace(measured, provenance={**measured.provenance, "every_row": True})
     tables = collector.result()
     notes = list(dict.fromkeys([*measured.notes, *(line for table in tables for line in table.notes())]))

@@ -42,7 +42,7 @@ class Measure:
         if self.needs == "special" and not setting.special.any():
             return "there are no special tokens"
         if self.needs == "heads" and setting.n_heads < 2:
-            return "the layer has one head"
+            return "one head has no other to differ from"
         return None
 
 

@@ -230,15 +230,22 @@ def _hidden(one: Heatmap, i: int) -> str:
     return " · over 99% hidden" if 0.995 <= hidden < 1 else f" · {hidden:.0%} hidden"
 
 
+def _query_title(queries: Axis, i: int, *, long: bool) -> str:
+    """The query's text; in a long text, where it may stand often, its position before it."""
+    where = f"{queries.position(i)} " if long and queries.step == 1 else ""
+    return f"query {where}{visible(queries.labels[i])}"
+
+
 def queries_board(heatmaps: Sequence[Heatmap], caption: str, *, scale: str = DEFAULT_SCALE) -> Board:
     """One panel for each query token, heads down and keys across, a group for each layer."""
     groups = []
     for one in heatmaps:
         rows = Axis("head", tuple(head_title(head) for head in one.map.heads))
         columns = token_axis("key", one.map.key, one.key_edges)
-        queries = token_axis("query", one.map.query, one.query_edges).labels
+        queries = token_axis("query", one.map.query, one.query_edges)
         panels = tuple(
-            Panel(f"query {visible(text)}", one.values[:, i], rows, columns, one.pool) for i, text in enumerate(queries)
+            Panel(_query_title(queries, i, long=not one.exact), one.values[:, i], rows, columns, one.pool)
+            for i in range(len(queries.labels))
         )
         groups.append(Group(layer_title(one.map), panels))
     return Board(caption, tuple(groups), weight_range([one.values for one in heatmaps]), "queries", scale)
