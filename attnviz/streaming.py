@@ -17,8 +17,9 @@ from attnviz.blocks import Block, Logarithms, Piece
 from attnviz.exponential import Exponential, exponential
 from attnviz.scratch import lent
 
-_SAFE = {np.dtype(np.float32): 60.0, np.dtype(np.float64): 600.0}
-"""Exponentials of scores up to this size, and sums of a billion of them, neither overflow nor vanish."""
+_SAFE = {np.dtype(np.float32): 70.0, np.dtype(np.float64): 600.0}
+"""Exponentials of scores up to this size do not vanish, nor do sums of a million of them, or of them times a score,
+overflow."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,15 @@ class Exponentials:
         return exponential(self.q.dtype)
 
     @cached_property
-    def safe(self) -> bool:
-        """Whether no score can be so large that its exponential needs the row's maximum taken off.
+    def _norms(self) -> tuple[Floats, Floats]:
+        """[head, query]: |q| times the scale; [kv_head, key]: the largest |k| up to there. None is below the truth."""
+        tiny = float(np.finfo(self.q.dtype).tiny) ** 0.5 * 1e3  # the square of less may be nothing
+        with np.errstate(over="ignore", invalid="ignore"):
+            q, k = (np.maximum(np.sqrt(np.vecdot(x, x)), tiny) for x in (self.q, self.k))
+            return q * abs(self._factor), np.maximum.accumulate(k, axis=1)
+
+    def safe(self, piece: Piece) -> bool:
+        """Whether no score there can be so large that its exponential needs the row's maximum taken off.
 
         |q · k| ≤ |q| |k|, so that the largest norms tell, or the cap does; a sink may be small without harm.
         """
@@ -56,11 +64,14 @@ class Exponentials:
             return False
         if self.sink is not None and not self.sink.max(initial=0) <= most:
             return False
-        if self.softcap is not None and self.softcap <= most:
+        _, last = key_range(self.rule, piece.start, piece.stop, self.k.shape[-2])
+        if not last or (self.softcap is not None and self.softcap <= most):
             return True
+        q, k = self._norms
+        kv_heads = np.arange(piece.head, piece.last_head) // (len(q) // len(k))
         with np.errstate(over="ignore", invalid="ignore"):
-            q, k = (float(np.sqrt(np.vecdot(x, x, dtype=np.float64).max(initial=0))) for x in (self.q, self.k))
-            return bool(q * k * abs(self._factor) <= most)
+            largest = q[piece.head : piece.last_head, piece.start : piece.stop].max(axis=1, initial=0)
+            return bool((largest * k[kv_heads, last - 1] <= most).all())
 
     def block(self, piece: Piece, *, logits: bool = False) -> Block:
         """The exponentials of some heads and rows, in memory that the next call of this thread uses again.
@@ -74,10 +85,13 @@ class Exponentials:
         shape = piece.last_head - piece.head, piece.stop - piece.start, last - first
         scores = lent("scores", shape, self.q.dtype)
         values = lent("values", shape, self.q.dtype) if logits else scores
+        safe = self.safe(piece)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             self._scores(piece, first, last, scores)
-            masked = self._mask(piece, first, last, scores)
-            sums, factor = self._exponentiate(piece, scores, values, masked)
+            fill = self._way.nothing if safe else float(np.finfo(scores.dtype).min) / 2
+            masked = self._mask(piece, first, last, scores, fill)
+            lowest = fill if masked else None
+            sums, factor = self._exponentiate(piece, scores, values, lowest, safe=safe)
         logs = Logarithms(scores, 1 / self._way.per_nat, log(self._way.of_zero)) if logits else None
         return Block(values, piece.head, piece.start, first, n_keys, factor, logs, sums)
 
@@ -97,10 +111,9 @@ class Exponentials:
             np.tanh(out, out=out)
             out *= self.softcap * unit
 
-    def _mask(self, piece: Piece, first: int, last: int, scores: Floats) -> float | None:
-        """Put masked scores out of the way, and add what the mask adds; the value that was put there."""
+    def _mask(self, piece: Piece, first: int, last: int, scores: Floats, fill: float) -> bool:
+        """Put `fill` for masked scores, and add what the mask adds; whether some may be masked."""
         rule = self.rule
-        fill = self._way.nothing if self.safe else float(np.finfo(scores.dtype).min) / 2
         edges = _edges(rule, piece.start, piece.stop, first, last) if rule.mask is None and rule.keys is None else None
         if edges is None:
             allowed, bias = _of_heads(rule, piece).block(piece.start, piece.stop, last, scores, first)
@@ -113,10 +126,10 @@ class Exponentials:
             parts = [(slice(a - first, b - first), rule.by_place(queries, np.arange(a, b))) for a, b in edges if a < b]
         for where, allowed in parts:
             np.copyto(scores[:, :, where], fill, where=~allowed)
-        return fill if parts else None
+        return bool(parts)
 
     def _exponentiate(
-        self, piece: Piece, scores: Floats, values: Floats, masked: float | None
+        self, piece: Piece, scores: Floats, values: Floats, masked: float | None, *, safe: bool
     ) -> tuple[Floats, Floats]:
         """Exponentials into `values`; [head, row] each row's sum, and 1 by it, which is 0 for rows without a key."""
         way = self._way
@@ -124,7 +137,7 @@ class Exponentials:
         sink = None
         if self.sink is not None:
             sink = (self.sink[piece.head : piece.last_head, None] * way.per_nat).astype(scores.dtype)
-        if not self.safe and scores.size:
+        if not safe and scores.size:
             largest = scores.max(axis=2)
             dead = largest <= masked if masked is not None else None
             if sink is not None:
