@@ -9,13 +9,12 @@ import numpy as np
 
 from attnviz.arrays import Floats
 
-BLOCK_BYTES = 8 << 20
+BLOCK_BYTES = 16 << 20
 """What one block takes that is looked at: less drowns in calls, more goes out of the cache."""
 WRITTEN_BYTES = 2 << 20
 """What one block takes that is only written where it belongs, which is one call more."""
 BLOCK_ROWS = 256
-_FEWEST_ROWS = 128
-"""A matrix product of fewer rows is slower for each of them, as the keys are read anew for each block."""
+"""So many rows, unless they take more: the product of fewer is slower for each, as the keys are read anew for it."""
 
 
 class Logarithms(NamedTuple):
@@ -129,12 +128,10 @@ def pieces(shape: tuple[int, int, int], *, written: bool = False) -> Iterator[Pi
     150
     """
     n_heads, n_queries, n_keys = shape
-    n_bytes, enough = (WRITTEN_BYTES, BLOCK_ROWS) if written else (BLOCK_BYTES, _FEWEST_ROWS)
-    row = 4 * max(1, n_keys)
-    most = max(1, min(n_heads, n_bytes // (row * enough)))
+    row, n_bytes = 4 * max(1, n_keys), WRITTEN_BYTES if written else BLOCK_BYTES
+    most = max(1, min(n_heads, n_bytes // (row * BLOCK_ROWS)))
     heads = -(-n_heads // -(-n_heads // most)) if n_heads else 1  # the same for all blocks, or one less
-    fewest = max(1, min(enough, 2 * BLOCK_BYTES // row))
-    rows = min(BLOCK_ROWS, max(fewest, n_bytes // (row * heads)))
+    rows = max(1, min(BLOCK_ROWS, BLOCK_BYTES // row))
     parts = -(-n_queries // rows)
     if parts > 1:  # alike, and an even number of them, as most machines have of cores
         rows = -(-n_queries // (parts + parts % 2))

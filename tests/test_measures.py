@@ -217,7 +217,6 @@ def test_blocks_of_any_size_give_the_same(
     monkeypatch.setattr(attnviz.maps, "BLOCK_ROWS", block_rows)
     monkeypatch.setattr(attnviz.blocks, "BLOCK_ROWS", block_rows)
     monkeypatch.setattr(attnviz.blocks, "BLOCK_BYTES", block_bytes)
-    monkeypatch.setattr(attnviz.blocks, "_FEWEST_ROWS", 7)
     assert value(name, a_map(weights, pieces))[0] == pytest.approx(expected, rel=1e-12)
 
 
