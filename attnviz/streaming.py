@@ -54,24 +54,33 @@ class Exponentials:
             q, k = (np.maximum(np.sqrt(np.vecdot(x, x)), tiny) for x in (self.q, self.k))
             return q * abs(self._factor), np.maximum.accumulate(k, axis=1)
 
-    def safe(self, piece: Piece) -> bool:
-        """Whether no score there can be so large that its exponential needs the row's maximum taken off.
-
-        |q · k| ≤ |q| |k|, so that the largest norms tell, or the cap does; a sink may be small without harm.
-        """
+    @cached_property
+    def _safe_anywhere(self) -> bool | None:
+        """Whether `safe` holds for every piece; None where that is a matter of the piece."""
         mask, most = self.rule.mask, _SAFE[self.q.dtype]
         if mask is not None and mask.dtype != np.bool_:
             return False
         if self.sink is not None and not self.sink.max(initial=0) <= most:
             return False
-        _, last = key_range(self.rule, piece.start, piece.stop, self.k.shape[-2])
-        if not last or (self.softcap is not None and self.softcap <= most):
+        if not self.k.size or (self.softcap is not None and self.softcap <= most):
             return True
+        with np.errstate(over="ignore", invalid="ignore"):
+            q, k = (x.max(initial=0) for x in self._norms)
+            return True if q * k <= most else None
+
+    def safe(self, piece: Piece) -> bool:
+        """Whether no score there can be so large that its exponential needs the row's maximum taken off.
+
+        |q · k| ≤ |q| |k|, so that the largest norms tell, or the cap does; a sink may be small without harm.
+        """
+        if self._safe_anywhere is not None:
+            return self._safe_anywhere
         q, k = self._norms
+        _, last = key_range(self.rule, piece.start, piece.stop, k.shape[1])
         kv_heads = np.arange(piece.head, piece.last_head) // (len(q) // len(k))
         with np.errstate(over="ignore", invalid="ignore"):
             largest = q[piece.head : piece.last_head, piece.start : piece.stop].max(axis=1, initial=0)
-            return bool((largest * k[kv_heads, last - 1] <= most).all())
+            return not last or bool((largest * k[kv_heads, last - 1] <= _SAFE[q.dtype]).all())
 
     def block(self, piece: Piece, *, logits: bool = False) -> Block:
         """The exponentials of some heads and rows, in memory that the next call of this thread uses again.
