@@ -99,8 +99,7 @@ class Exponentials:
             self._scores(piece, first, last, scores)
             fill = self._way.nothing if safe else float(np.finfo(scores.dtype).min) / 2
             masked = self._mask(piece, first, last, scores, fill)
-            lowest = fill if masked else None
-            sums, factor = self._exponentiate(piece, scores, values, lowest, safe=safe)
+            sums, factor = self._exponentiate(piece, scores, values, masked, safe=safe)
         logs = Logarithms(scores, 1 / self._way.per_nat, log(self._way.of_zero)) if logits else None
         return Block(values, piece.head, piece.start, first, n_keys, factor, logs, sums)
 
@@ -120,8 +119,8 @@ class Exponentials:
             np.tanh(out, out=out)
             out *= self.softcap * unit
 
-    def _mask(self, piece: Piece, first: int, last: int, scores: Floats, fill: float) -> bool:
-        """Put `fill` for masked scores, and add what the mask adds; whether some may be masked."""
+    def _mask(self, piece: Piece, first: int, last: int, scores: Floats, fill: float) -> float | None:
+        """Put `fill` for masked scores, and add what the mask adds; what was put, where some may be masked."""
         rule = self.rule
         edges = _edges(rule, piece.start, piece.stop, first, last) if rule.mask is None and rule.keys is None else None
         if edges is None:
@@ -135,7 +134,7 @@ class Exponentials:
             parts = [(slice(a - first, b - first), rule.by_place(queries, np.arange(a, b))) for a, b in edges if a < b]
         for where, allowed in parts:
             np.copyto(scores[:, :, where], fill, where=~allowed)
-        return bool(parts)
+        return fill if parts else None
 
     def _exponentiate(
         self, piece: Piece, scores: Floats, values: Floats, masked: float | None, *, safe: bool

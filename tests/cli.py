@@ -28,7 +28,12 @@ class Answer:
 
     @property
     def json(self) -> Any:
-        return json.loads(self.out, parse_constant=_no_constant)
+        return strict_json(self.out)
+
+
+def strict_json(content: str | bytes) -> Any:
+    """What it holds, without NaN and infinities, which are no JSON."""
+    return json.loads(content, parse_constant=_no_constant)
 
 
 def _no_constant(name: str) -> None:

@@ -2,7 +2,6 @@
 
 import base64
 import io
-import json
 import re
 import zlib
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from attnviz.maps import AttentionMap, AttentionRecord, Head, StoredWeights
 from attnviz.render.page import write_page
 from attnviz.tokens import Tokens
+from tests.cli import strict_json
 from tests.saved import weights_of
 
 Array = npt.NDArray[Any]
@@ -82,10 +82,7 @@ class Elements(HTMLParser):
 
 
 def data_in(page: str) -> dict[str, Any]:
-    def refuse(word: str) -> None:
-        raise AssertionError(f"{word} is not JSON")
-
-    return dict(json.loads(Elements(page).text("script", id="data"), parse_constant=refuse))
+    return dict(strict_json(Elements(page).text("script", id="data")))
 
 
 def unpacked(text: str, n_rows: int, n_columns: int, bits: int, *, triangle: bool) -> Array:

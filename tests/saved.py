@@ -12,6 +12,7 @@ from safetensors.numpy import save_file
 
 from attnviz.render.jsontext import json_of
 from attnviz.schema import Fields
+from tests.cli import strict_json
 
 Array = npt.NDArray[Any]
 
@@ -28,12 +29,7 @@ def read_json(fields: Fields) -> dict[str, Any]:
     """What the json file of these fields holds, which is strict."""
     stream = io.BytesIO()
     json_of(fields, stream)
-    found: dict[str, Any] = json.loads(stream.getvalue(), parse_constant=_refuse)
-    return found
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
+    return dict(strict_json(stream.getvalue()))
 
 
 def write(path: Path, array: Array, name: str = "attention") -> Path:

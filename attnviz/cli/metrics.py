@@ -65,11 +65,12 @@ def metrics(what: InputOptions, which: HeadOptions, by: MeasureOptions, where: O
         where.output or [], where.format, [*files_of(what), *how.files], places=(), formats=RESULT_FORMATS
     )
     source = open_source(what, which.stack)
-    measures = MEASURES if any(output.holds_numbers for output in outputs) else names
+    numbers = any(output.holds_numbers for output in outputs)
+    measures = MEASURES if numbers else names
     collector = MeasureCollector(measures, every_row=by.every_row)
     selection = Selection.parse(which.layer, which.head, source.layers, source.heads)
     whole = source.n_subjects == 1 and which.layer is None and which.head is None
-    rollout = RolloutCollector(ROLLED_TOKENS if whole and any(output.holds_numbers for output in outputs) else 0)
+    rollout = RolloutCollector(ROLLED_TOKENS if whole and numbers else 0)
     measured = _measure(source, selection, [collector, rollout])
     if by.every_row and "divergence" in measures:
         measured = replace(measured, provenance={**measured.provenance, "every_row": True})
